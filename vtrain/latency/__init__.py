@@ -1,0 +1,1 @@
+"""Operators and collectives to seconds: pure functions of arrays and fitted constants."""
