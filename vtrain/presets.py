@@ -30,6 +30,7 @@ from vtrain.hardware import (
     NetworkFit,
     TileConstants,
 )
+from vtrain.stack import HostCost, Overlap, Stack, StateBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,34 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
     table.pop("aliases", None)
     parts = {"device": device, "intra": CollectiveFit(terms=intra), "inter": inter}
     return _build(Cluster, {**table, **parts}, where)
+
+
+def stack_names() -> list[str]:
+    """Every shipped stack, sorted."""
+    return sorted(_catalogue("stacks"))
+
+
+def load_stack(name_or_path: str | Path) -> Stack:
+    """Read a software stack: tables `[time]` and `[memory]` hold its fields, grouped for readers.
+
+    Args:
+        name_or_path: a shipped name or alias, in any case, or a TOML file.
+
+    Raises:
+        UserInputError: unknown name, unreadable file, or a value that no stack can have.
+    """
+    table, where = _read("stack", "stacks", name_or_path)
+    table.pop("aliases", None)
+    values = {**table, **table.get("time", {}), **table.get("memory", {})}
+    values.pop("time", None)
+    values.pop("memory", None)
+    for key, kind in (("overlap", Overlap), ("host", HostCost), ("state", StateBytes)):
+        if key in values:
+            part = values[key]
+            if key == "host" and "floor_tp_pp_s" in part:
+                part = {**part, "floor_tp_pp_s": [tuple(pair) for pair in part["floor_tp_pp_s"]]}
+            values[key] = _build(kind, part, where)
+    return _build(Stack, values, where)
 
 
 def _device(table: Table, where: Path | None) -> Device:

@@ -1,0 +1,1 @@
+"""Search for the lowest-loss pre-training design a budget can buy."""

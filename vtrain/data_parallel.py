@@ -1,0 +1,226 @@
+"""Traffic of gradients and parameters over the replicas, and the optimizer step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vtrain.latency.collectives import collective_seconds
+from vtrain.operators.ends import padded_vocab
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from vtrain.architecture import Architecture
+    from vtrain.hardware import Cluster
+    from vtrain.plan import Structure
+    from vtrain.schedule.stages import StageLayers
+    from vtrain.site import SiteFactors
+    from vtrain.stack import Stack
+
+    Array = npt.NDArray[np.float64]
+
+# Share of a compute window that collectives can really use: they start with the first finished
+# bucket and the last bucket starts when compute ends (time model prototype, measured 0.8).
+_WINDOW = 0.8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataParallelCosts:
+    """What replication costs, arrays over the rows of one group.
+
+    Attributes:
+        layer_forward_s: forward seconds of a layer, gathering of its shards included.
+        layer_backward_s: backward seconds of a layer, gathering and scattering included.
+        first_accumulation_s: adding one micro-batch's gradient on the first rank.
+        middle_accumulation_s: the same on an inner rank.
+        last_accumulation_s: the same on the last rank.
+        exposed_s: traffic once a step that compute does not hide.
+        optimizer_s: optimizer step, gradient norm and clipping.
+    """
+
+    layer_forward_s: Array
+    layer_backward_s: Array
+    first_accumulation_s: Array
+    middle_accumulation_s: Array
+    last_accumulation_s: Array
+    exposed_s: Array
+    optimizer_s: Array
+
+
+def data_parallel_costs(
+    architecture: Architecture,
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    structure: Structure,
+    layers: StageLayers,
+    *,
+    tp: Array,
+    cp: Array,
+    pp: Array,
+    dp: Array,
+    num_micro_batches: Array,
+    layer_forward_s: Array,
+    layer_backward_s: Array,
+) -> DataParallelCosts:
+    """Return the costs of replication and of the optimizer.
+
+    Gradients and parameters move over dp x cp ranks at stride tp: context-parallel ranks hold
+    the same weights. Volumes: Rajbhandari et al. 2020 (arXiv 1910.02054) §7.
+
+    Args:
+        architecture: what is trained.
+        cluster: where.
+        stack: dtypes, buckets, overlap.
+        site: factors of the real machine.
+        structure: sharding of the group.
+        layers: layers on the first, inner and last rank.
+        tp: tensor-parallel degree, [n]; the other degrees likewise.
+        cp: context-parallel degree.
+        pp: pipeline ranks.
+        dp: replicas.
+        num_micro_batches: micro-batches of a step.
+        layer_forward_s: forward seconds of one layer and micro-batch.
+        layer_backward_s: backward seconds of the same.
+    """
+    device = cluster.device
+    memory = device.memory_bound
+    per_layer = architecture.parameters_per_layer / tp
+    vocab = padded_vocab(architecture.vocab_size, tp, stack.vocab_multiple)
+    table = vocab * architecture.hidden_size / tp
+    only = pp <= 1.0
+    head = np.where(only & architecture.tied_embeddings, 0.0, table)
+    first = layers.first * per_layer + table + np.where(only, head, 0.0)
+    middle = layers.middle * per_layer
+    last = layers.last * per_layer + head
+    heaviest = np.where(only, first, np.maximum(np.maximum(first, middle), last))
+
+    accumulate = stack.accumulation_traffic_bytes_per_parameter * site.memory
+    accumulate /= device.hbm_bytes_per_s * memory.cast
+    group = dp * cp
+    sharded = structure.sharding != "none"
+    share = heaviest / group if sharded else heaviest
+    optimizer = share * (
+        stack.optimizer_traffic_bytes_per_parameter
+        * site.memory
+        / (device.hbm_bytes_per_s * memory.optimizer)
+    )
+    forward, backward, exposed = layer_forward_s, layer_backward_s, np.zeros_like(tp)
+    if bool(np.any(group > 1.0)):
+        if structure.sharding == "zero3":
+            forward, backward, exposed = _fully_sharded(
+                cluster, stack, site, per_layer, heaviest - layers.first * per_layer,
+                layers.first, tp, pp, group, forward, backward, num_micro_batches,
+            )  # fmt: skip
+        else:
+            exposed = _once_a_step(
+                cluster, stack, site, structure, heaviest, tp, group, num_micro_batches,
+                np.maximum(layers.first, layers.middle) * forward,
+                np.maximum(layers.first, layers.middle) * backward,
+            )  # fmt: skip
+    if architecture.tied_embeddings:
+        # The two copies of a tied table on the end stages add their gradients.
+        pair = collective_seconds(
+            cluster, "all_reduce", table * stack.gradient_reduce_bytes, np.where(only, 1.0, 2.0),
+            tp * group * np.maximum(pp - 1.0, 1.0),
+        )  # fmt: skip
+        exposed = exposed + pair * site.communication
+    return DataParallelCosts(
+        layer_forward_s=forward,
+        layer_backward_s=backward,
+        first_accumulation_s=first * accumulate,
+        middle_accumulation_s=middle * accumulate,
+        last_accumulation_s=last * accumulate,
+        exposed_s=exposed,
+        optimizer_s=optimizer,
+    )
+
+
+def _once_a_step(
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    structure: Structure,
+    parameters: Array,
+    tp: Array,
+    group: Array,
+    num_micro_batches: Array,
+    forward_window_s: Array,
+    backward_window_s: Array,
+) -> Array:
+    """Exposed seconds of the gradient reduction and, when sharded, the parameter gathering.
+
+    The reduction can hide behind the backward of the last micro-batch, the gathering behind the
+    forward of the first one. ZeRO-2 scatters after every micro-batch.
+    """
+    bucket = stack.bucket_bytes or None
+    overlap = stack.overlap
+    bytes_ = parameters * stack.gradient_reduce_bytes
+    reduce_with = "all_reduce" if structure.sharding == "none" else "reduce_scatter"
+    if structure.sharding == "zero1":
+        reduce_with = stack.zero1_reduces_with
+    reduce_s = collective_seconds(cluster, reduce_with, bytes_, group, tp, bucket_bytes=bucket)
+    reduce_s = reduce_s * site.communication
+    hidden = np.minimum(reduce_s * overlap.dp_reduce, _WINDOW * backward_window_s)
+    exposed = reduce_s - hidden + (overlap.slow_down - 1.0) * hidden
+    if structure.sharding == "zero2":
+        exposed = exposed * num_micro_batches
+    if structure.sharding != "none":
+        gather_s = collective_seconds(
+            cluster, "all_gather", parameters * stack.parameter_gather_bytes, group, tp,
+            bucket_bytes=bucket,
+        ) * site.communication  # fmt: skip
+        hidden = np.minimum(gather_s * overlap.dp_gather, _WINDOW * forward_window_s)
+        exposed = exposed + gather_s - hidden + (overlap.slow_down - 1.0) * hidden
+    return exposed
+
+
+def _fully_sharded(
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    layer_parameters: Array,
+    end_parameters: Array,
+    layers_on_first: Array,
+    tp: Array,
+    pp: Array,
+    group: Array,
+    forward_s: Array,
+    backward_s: Array,
+    num_micro_batches: Array,
+) -> tuple[Array, Array, Array]:
+    """Layer times with gathering and scattering, and exposed seconds once a step.
+
+    The gather of the next layer runs beside the compute of this one, so a layer takes the longer
+    of the two; backward gathers again and scatters its gradient. Pipelines keep the gathered
+    weights for the step (PyTorch FSDP2 `reshard_after_forward` under pipeline parallelism), so
+    there the traffic occurs once a step. Embedding and head gather once a step, exposed.
+    """
+    gather = collective_seconds(
+        cluster, "all_gather", layer_parameters * stack.parameter_gather_bytes, group, tp
+    ) * site.communication
+    scatter = collective_seconds(
+        cluster, "reduce_scatter", layer_parameters * stack.gradient_reduce_bytes, group, tp
+    ) * site.communication
+    slow = stack.overlap.slow_down
+    hide = stack.overlap.dp_gather
+
+    def beside(compute_s: Array, traffic_s: Array) -> Array:
+        hidden = np.minimum(traffic_s * hide, compute_s)
+        return compute_s + traffic_s - hidden + (slow - 1.0) * hidden
+
+    staged = pp > 1.0
+    forward = np.where(staged, forward_s, beside(forward_s, gather))
+    backward = np.where(staged, backward_s, beside(backward_s, gather + scatter))
+    ends = collective_seconds(
+        cluster, "all_gather", end_parameters * stack.parameter_gather_bytes, group, tp
+    ) + collective_seconds(
+        cluster, "reduce_scatter", end_parameters * stack.gradient_reduce_bytes, group, tp
+    )
+    ends = ends * site.communication * np.where(staged, 1.0, num_micro_batches)
+    once = layers_on_first * (gather + scatter)
+    window = _WINDOW * layers_on_first * (forward_s + backward_s) * hide
+    return forward, backward, ends + np.where(staged, np.maximum(once - window, 0.0), 0.0)

@@ -1,0 +1,259 @@
+"""Step time and memory of a whole table of plans, in closed form.
+
+The cost of a row does not grow with its layers, GPUs or micro-batches: what depends on the
+shape of the work (tp, cp, micro-batch) is computed once for each distinct shape and gathered.
+What the closed form leaves out, and `vtrain.simulate` plays: link contention between pipeline
+and data-parallel traffic, and the exact order of chunks on unequal interleaved stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vtrain.data_parallel import DataParallelCosts, data_parallel_costs
+from vtrain.latency.collectives import send_recv_seconds
+from vtrain.memory import memory_limit_bytes, peak_memory
+from vtrain.operators import Workload, end_costs, layer_costs
+from vtrain.operators.workload import device_precision
+from vtrain.schedule.pipeline import pipeline_seconds
+from vtrain.schedule.stages import stage_layers
+from vtrain.site import SHIPPED, SiteFactors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from vtrain.architecture import Architecture
+    from vtrain.hardware import Cluster
+    from vtrain.plan import PlanTable, Structure
+    from vtrain.stack import Stack
+
+    Array = npt.NDArray[np.float64]
+    IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What a table of plans costs; arrays follow its rows.
+
+    Attributes:
+        step_time_s: seconds of one optimizer step, [n].
+        pipeline_s: of it, from the first forward to the last backward.
+        bubble_s: of it, the time the busiest pipeline rank waits.
+        data_parallel_s: of it, gradient and parameter traffic that compute does not hide.
+        optimizer_s: of it, the optimizer.
+        host_s: of it, seconds that depend on nothing.
+        mem_peak_bytes: allocated peak on the heaviest rank, [n].
+        mem_limit_bytes: what may be allocated.
+        mfu: model FLOPs utilisation against the dense peak, causal attention at full s^2, [n].
+        tokens_per_s: tokens the whole cluster trains on in a second, [n].
+    """
+
+    step_time_s: Array
+    pipeline_s: Array
+    bubble_s: Array
+    data_parallel_s: Array
+    optimizer_s: Array
+    host_s: float
+    mem_peak_bytes: Array
+    mem_limit_bytes: float
+    mfu: Array
+    tokens_per_s: Array
+
+    @property
+    def fits(self) -> npt.NDArray[np.bool_]:
+        """Which plans stay below the memory limit, [n]."""
+        return self.mem_peak_bytes <= self.mem_limit_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Group:
+    """The rows of one structure, sizes as float64."""
+
+    structure: Structure
+    tp: Array
+    cp: Array
+    pp: Array
+    dp: Array
+    virtual_stages: Array
+    micro_batch_size: Array
+    num_micro_batches: Array
+
+
+def estimate(
+    architecture: Architecture,
+    cluster: Cluster,
+    stack: Stack,
+    plans: PlanTable,
+    *,
+    seq_length: int,
+    site: SiteFactors = SHIPPED,
+) -> Estimate:
+    """Return step time and memory of every plan.
+
+    Args:
+        architecture: what is trained.
+        cluster: where.
+        stack: with what.
+        plans: valid plans, any mix of structures.
+        seq_length: tokens of a sequence.
+        site: factors of the real machine.
+
+    Returns:
+        Arrays in the order of the table.
+    """
+    count = len(plans)
+    out = {name: np.empty(count) for name in ("step", "pipe", "bubble", "dp", "opt", "mem")}
+    host_step_s = stack.host.step_s * site.host
+    for structure, rows in plans.groups():
+        group = _Group(
+            structure=structure,
+            tp=plans.tp[rows].astype(np.float64),
+            cp=plans.cp[rows].astype(np.float64),
+            pp=plans.pp[rows].astype(np.float64),
+            dp=plans.dp[rows].astype(np.float64),
+            virtual_stages=plans.virtual_stages[rows].astype(np.float64),
+            micro_batch_size=plans.micro_batch_size[rows].astype(np.float64),
+            num_micro_batches=plans.num_micro_batches[rows].astype(np.float64),
+        )
+        pipeline_s, busy_s, traffic = _group_time(
+            architecture, cluster, stack, site, group, seq_length
+        )
+        out["pipe"][rows] = pipeline_s
+        out["bubble"][rows] = np.maximum(pipeline_s - busy_s, 0.0)
+        out["dp"][rows] = traffic.exposed_s
+        out["opt"][rows] = traffic.optimizer_s
+        out["step"][rows] = pipeline_s + traffic.exposed_s + traffic.optimizer_s + host_step_s
+        out["mem"][rows] = peak_memory(
+            architecture, stack, structure, tp=group.tp, cp=group.cp, pp=group.pp, dp=group.dp,
+            virtual_stages=group.virtual_stages, micro_batch_size=group.micro_batch_size,
+            num_micro_batches=group.num_micro_batches, seq_length=seq_length,
+        ).peak_bytes  # fmt: skip
+    tokens = plans.global_batch_size * float(seq_length)
+    tokens_per_s = tokens / out["step"]
+    peak = cluster.device.peak_flops[device_precision(cluster, stack)]
+    flops = architecture.training_flops_per_token(seq_length)
+    return Estimate(
+        step_time_s=out["step"],
+        pipeline_s=out["pipe"],
+        bubble_s=out["bubble"],
+        data_parallel_s=out["dp"],
+        optimizer_s=out["opt"],
+        host_s=host_step_s,
+        mem_peak_bytes=out["mem"],
+        mem_limit_bytes=memory_limit_bytes(cluster.device.memory_bytes, stack),
+        mfu=tokens_per_s * (flops / peak) / plans.gpus,
+        tokens_per_s=tokens_per_s,
+    )
+
+
+def distinct_shapes(
+    tp: Array, cp: Array, micro_batch_size: Array
+) -> tuple[Array, Array, Array, IntArray]:
+    """Return the distinct (tp, cp, micro-batch) triples and each row's position among them."""
+    # Degrees stay far below 2**20, so one exact float64 whole number names a triple.
+    key = (tp * 4096.0 + cp) * 65536.0 + micro_batch_size
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return tp[first], cp[first], micro_batch_size[first], inverse
+
+
+def shape_costs(
+    architecture: Architecture,
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    structure: Structure,
+    seq_length: int,
+    tp: Array,
+    cp: Array,
+    micro_batch_size: Array,
+) -> Mapping[str, Array]:
+    """Return the per-layer and per-end seconds of each distinct shape, by name."""
+    work = Workload(
+        architecture=architecture, cluster=cluster, stack=stack, site=site, structure=structure,
+        seq_length=seq_length, tp=tp, cp=cp, micro_batch_size=micro_batch_size,
+    )  # fmt: skip
+    layer = layer_costs(work)
+    ends = end_costs(work)
+    return {
+        "layer_forward": layer.forward_s,
+        "layer_backward": layer.backward_s,
+        "layer_weight_gradient": layer.weight_gradient_s,
+        "embedding_forward": ends.embedding_forward_s,
+        "embedding_backward": ends.embedding_backward_s,
+        "head_forward": ends.head_forward_s,
+        "head_backward": ends.head_backward_s,
+        # Half-precision activation of one micro-batch between stages, split like the residual.
+        "boundary_bytes": 2.0 * work.tokens_between_blocks * architecture.hidden_size,
+    }
+
+
+def _group_time(
+    architecture: Architecture,
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    group: _Group,
+    seq_length: int,
+) -> tuple[Array, Array, DataParallelCosts]:
+    """Return pipeline seconds, busiest rank's busy seconds and data-parallel costs of a group."""
+    tp, cp, mbs, inverse = distinct_shapes(group.tp, group.cp, group.micro_batch_size)
+    shapes = shape_costs(
+        architecture, cluster, stack, site, group.structure, seq_length, tp, cp, mbs
+    )
+    names = tuple(shapes)
+    cost = dict(zip(names, np.stack([shapes[n] for n in names])[:, inverse], strict=True))
+    layers = stage_layers(architecture, stack.layer_split, group.pp.astype(np.int64))
+    traffic = data_parallel_costs(
+        architecture, cluster, stack, site, group.structure, layers, tp=group.tp, cp=group.cp,
+        pp=group.pp, dp=group.dp, num_micro_batches=group.num_micro_batches,
+        layer_forward_s=cost["layer_forward"], layer_backward_s=cost["layer_backward"],
+    )  # fmt: skip
+
+    floor = host_floor_seconds(
+        cluster, stack, tp=group.tp, cp=group.cp, pp=group.pp, dp=group.dp
+    ) * site.host
+    layer = np.maximum(traffic.layer_forward_s + traffic.layer_backward_s, floor)
+    hop = send_recv_seconds(
+        cluster, cost["boundary_bytes"], group.tp * group.cp * group.dp, group_size=group.pp
+    ) * site.communication
+    exposed_hop = np.where(
+        group.virtual_stages > 1.0,
+        group.virtual_stages * (1.0 - stack.overlap.send_recv),
+        1.0,
+    )
+    hops = np.where(group.pp > 1.0, 2.0 * hop * exposed_hop, 0.0)
+    embedding = cost["embedding_forward"] + cost["embedding_backward"]
+    head = cost["head_forward"] + cost["head_backward"]
+    only = group.pp <= 1.0
+    first = layers.first * layer + embedding + hops + traffic.first_accumulation_s
+    first = first + np.where(only, head, 0.0)
+    inner = layers.middle * layer + hops + traffic.middle_accumulation_s
+    last = layers.last * layer + head + hops + traffic.last_accumulation_s
+    pipeline_s = pipeline_seconds(
+        group.structure.schedule,
+        first_s=first, inner_s=inner, last_s=last,
+        weight_gradient_s=layers.middle * cost["layer_weight_gradient"],
+        pp=group.pp, virtual_stages=group.virtual_stages,
+        num_micro_batches=group.num_micro_batches,
+    )  # fmt: skip
+    busiest = np.where(only, first, np.maximum(np.maximum(first, inner), last))
+    return pipeline_s, busiest * group.num_micro_batches, traffic
+
+
+def host_floor_seconds(
+    cluster: Cluster, stack: Stack, *, tp: Array, cp: Array, pp: Array, dp: Array
+) -> Array:
+    """Return the least seconds of one layer and micro-batch, forward and backward, [n]."""
+    host = stack.host
+    floor = np.where(tp > 1.0, host.floor_tp_s, host.floor_s)
+    if host.floor_tp_pp_s:
+        degrees, seconds = (np.array(v, dtype=np.float64) for v in zip(*host.floor_tp_pp_s, strict=True))
+        crossing = (pp > 1.0) & (tp * cp * dp * pp > cluster.nvlink_domain) & (tp >= degrees[0])
+        place = np.clip(np.searchsorted(degrees, tp, side="right") - 1, 0, len(degrees) - 1)
+        floor = np.where(crossing, seconds[place], floor)
+    return floor
