@@ -1,0 +1,95 @@
+"""Does it fit: the limit, the verdict and its probability."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vtrain.stack import Stack
+
+VERDICTS = ("fits", "tight", "does not fit")
+SHARE_FITS = 0.90  # design default: allocated peak over what the context leaves
+SHARE_TIGHT = 0.95
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """Answer to "will it fit" for one plan.
+
+    Attributes:
+        verdict: one of VERDICTS.
+        probability: that the run does not run out of memory.
+        probability_unfragmented: the same where the allocator grows segments in place and
+            holds little more than what is allocated.
+        fragmentation_risk: the difference decides: reserved memory may run out although
+            allocated memory does not.
+        peak_bytes: allocated peak.
+        reserved_bytes: expected to be held by the allocator.
+        usable_bytes: device memory less the context.
+        limit_bytes: largest peak called "fits".
+    """
+
+    verdict: str
+    probability: float
+    probability_unfragmented: float
+    fragmentation_risk: bool
+    peak_bytes: float
+    reserved_bytes: float
+    usable_bytes: float
+    limit_bytes: float
+
+
+def memory_limit_bytes(
+    device_memory_bytes: float, stack: Stack, share: float = SHARE_FITS
+) -> float:
+    """Return the largest allocated peak that counts as fitting.
+
+    Args:
+        device_memory_bytes: memory of one device.
+        stack: the software; its context is taken off first.
+        share: of what the context leaves.
+    """
+    return share * max(0.0, device_memory_bytes - stack.context_bytes)
+
+
+def verdict(peak_bytes: float, device_memory_bytes: float, stack: Stack) -> Verdict:
+    """Judge one allocated peak against one device.
+
+    The true peak is taken as log-normal around the prediction with the stack's measured spread.
+    The run survives where the reserved bytes stay under what the context leaves.
+
+    Args:
+        peak_bytes: predicted allocated peak of the heaviest rank.
+        device_memory_bytes: memory of one device.
+        stack: the software.
+    """
+    usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
+    share = peak_bytes / usable if usable else math.inf
+    reserved = peak_bytes * stack.reserved_over_allocated
+    probability = _below(usable, reserved, stack.memory_log_sd)
+    unfragmented = _below(usable, peak_bytes, stack.memory_log_sd)
+    word = VERDICTS[0] if share <= SHARE_FITS else VERDICTS[1 if share <= SHARE_TIGHT else 2]
+    return Verdict(
+        verdict=word,
+        probability=probability,
+        probability_unfragmented=unfragmented,
+        fragmentation_risk=unfragmented - probability > 0.05,
+        peak_bytes=peak_bytes,
+        reserved_bytes=reserved,
+        usable_bytes=usable,
+        limit_bytes=SHARE_FITS * usable,
+    )
+
+
+def _below(limit: float, median: float, log_sd: float) -> float:
+    """Probability that a log-normal value with this median lies under the limit."""
+    if limit <= 0.0:
+        return 0.0
+    if median <= 0.0:
+        return 1.0
+    deviation = math.log(limit / median)
+    if log_sd == 0.0:
+        return float(deviation >= 0.0)
+    return 0.5 * math.erfc(-deviation / (log_sd * math.sqrt(2.0)))

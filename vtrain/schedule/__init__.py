@@ -1,0 +1,1 @@
+"""Pipeline schedules: layers of stages, order of work, bubbles."""
