@@ -30,13 +30,22 @@ from vtrain.hardware import (
     NetworkFit,
     TileConstants,
 )
-from vtrain.stack import HostCost, Overlap, Stack, StateBytes
+from vtrain.stack import ActivationBytes, Gathering, HostCost, Overlap, Stack, StateBytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
 Table = dict[str, Any]
+
+# Tables of a stack file that become values of their own.
+_STACK_PARTS: tuple[tuple[str, type], ...] = (
+    ("overlap", Overlap),
+    ("host", HostCost),
+    ("state", StateBytes),
+    ("activations", ActivationBytes),
+    ("gathering", Gathering),
+)
 
 
 def device_names() -> list[str]:
@@ -106,7 +115,7 @@ def load_stack(name_or_path: str | Path) -> Stack:
     values = {**table, **table.get("time", {}), **table.get("memory", {})}
     values.pop("time", None)
     values.pop("memory", None)
-    for key, kind in (("overlap", Overlap), ("host", HostCost), ("state", StateBytes)):
+    for key, kind in _STACK_PARTS:
         if key in values:
             part = values[key]
             if key == "host" and "floor_tp_pp_s" in part:
