@@ -1,0 +1,204 @@
+"""Runs the searches of all budgets side by side, round by round, on any executor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from vtrain_search.case_search import CaseSearch, Settings, Trial
+from vtrain_search.evaluator import Outcome, Task
+from vtrain_search.objective import designs_of
+
+if TYPE_CHECKING:
+    from vtrain_search.executors import Executor
+    from vtrain_search.problem import Problem
+    from vtrain_search.space import Point
+
+_EXCHANGE_ROUNDS = 6
+
+
+class Recorder(Protocol):
+    """Where finished trials go and where an interrupted run's trials come from."""
+
+    def recorded(self, case: int, batch: int, position: int, point: Point) -> Outcome | None:
+        """Return the outcome of a trial an earlier run finished, else None."""
+
+    def record(self, case: int, trials: Sequence[Trial]) -> None:
+        """Keep the trials of one finished batch."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a running search can say of itself."""
+
+    trials: int = 0
+    evaluated: int = 0
+    feasible: int = 0
+    plans: int = 0
+    cases_done: int = 0
+    best: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What the search of all cases came to.
+
+    Attributes:
+        searches: one finished (or interrupted) search a case.
+        stopped: why it ended early: "" when it did not, "timeout" or "interrupted".
+        progress: counts.
+    """
+
+    searches: tuple[CaseSearch, ...]
+    stopped: str
+    progress: Progress
+
+
+class _Stop(Exception):
+    """Raised inside a round whose time is up; the round is dropped, never half told."""
+
+
+def search(
+    problem: Problem,
+    settings: Settings,
+    executor: Executor,
+    *,
+    recorder: Recorder | None = None,
+    timeout_s: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Found:
+    """Search every case of a problem.
+
+    Each round takes one batch of every case that is not done, evaluates all of them, then tells
+    each case its outcomes in order. A case therefore finds the same alone or in a table; at the
+    end the cases exchange their best architectures, so that a table never gets worse with budget.
+
+    Args:
+        problem: cases, space, loss model.
+        settings: sampler, seed, trials.
+        executor: evaluates tasks, in any order.
+        recorder: journal to write and to play back.
+        timeout_s: stop after so many seconds with what there is.
+        on_progress: called while the search runs.
+    """
+    runner = _Runner(problem, executor, recorder, timeout_s, on_progress)
+    searches = tuple(
+        CaseSearch(problem, case, settings, share_of=_share_of(problem)) for case in problem.cases
+    )
+    stopped = ""
+    try:
+        while True:
+            batches = {i: points for i, s in enumerate(searches) if (points := s.ask())}
+            runner.progress.cases_done = len(searches) - len(batches)
+            if not batches:
+                break
+            runner.round(searches, batches)
+        for _ in range(_EXCHANGE_ROUNDS):
+            batches = _exchange(searches)
+            if not batches:
+                break
+            runner.round(searches, batches)
+    except _Stop:
+        stopped = "timeout"
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    return Found(searches=searches, stopped=stopped, progress=runner.progress)
+
+
+def _exchange(searches: Sequence[CaseSearch]) -> dict[int, list[Point]]:
+    """Offer each case the best architectures of the cases next to it in the table."""
+    batches = {}
+    for i, own in enumerate(searches):
+        near = [searches[j].best for j in (i - 1, i + 1) if 0 <= j < len(searches)]
+        if points := own.ask_extra([trial.point for trial in near if trial is not None]):
+            batches[i] = points
+    return batches
+
+
+def _share_of(problem: Problem) -> Callable[[Outcome, Outcome], float]:
+    """Return the function that prices a loss gap in shares of the budget."""
+
+    def share(worse: Outcome, better: Outcome) -> float:
+        from vtrain.design import Design
+
+        design = Design.from_row(better.row)
+        designs = designs_of(
+            design.architecture,
+            tokens=float(design.tokens or 1),  # type: ignore[arg-type]
+            batch=float(design.plan.global_batch_size),  # type: ignore[arg-type]
+            seq_length=design.seq_length,
+        )
+        slope = float(-problem.loss.dloss_dlntokens(designs))
+        return (worse.loss - better.loss) / slope
+
+    return share
+
+
+class _Runner:
+    """Evaluates one round at a time and keeps count."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        executor: Executor,
+        recorder: Recorder | None,
+        timeout_s: float | None,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._problem = problem
+        self._executor = executor
+        self._recorder = recorder
+        self._end = None if timeout_s is None else time.monotonic() + timeout_s
+        self._on_progress = on_progress
+        self.progress = Progress()
+
+    def round(self, searches: Sequence[CaseSearch], batches: dict[int, list[Point]]) -> None:
+        """Evaluate one batch of several cases and tell each case its own."""
+        known: dict[tuple[int, Point], Outcome] = {}
+        wanted: dict[Point, list[int]] = {}
+        for i, points in batches.items():
+            batch = searches[i].batch
+            for position, point in enumerate(points):
+                if (i, point) in known:
+                    continue
+                outcome = searches[i].recall(point) or self._invalid(point)
+                if outcome is None and self._recorder is not None:
+                    outcome = self._recorder.recorded(i, batch, position, point)
+                if outcome is not None:
+                    known[i, point] = outcome
+                elif i not in wanted.setdefault(point, []):
+                    wanted[point].append(i)
+        tasks = [Task(point, tuple(cases)) for point, cases in wanted.items()]
+        for at, outcomes in self._executor.run(tasks):
+            for i, outcome in zip(tasks[at].cases, outcomes, strict=True):
+                known[i, tasks[at].point] = outcome
+                self._count(outcome)
+            self._report()
+        for i, points in batches.items():
+            told = len(searches[i].trials)
+            searches[i].tell([known[i, point] for point in points])
+            new = searches[i].trials[told:]
+            self.progress.trials += len(new)
+            if (best := searches[i].best) is not None:
+                self.progress.best[i] = best.outcome.loss
+            if self._recorder is not None:
+                self._recorder.record(i, new)
+        self._report()
+
+    def _invalid(self, point: Point) -> Outcome | None:
+        if self._problem.space.is_valid(point):
+            return None
+        return Outcome(loss=float("inf"), reason="architecture", violation=100.0)
+
+    def _count(self, outcome: Outcome) -> None:
+        self.progress.evaluated += 1
+        self.progress.plans += outcome.plans
+        self.progress.feasible += outcome.feasible
+
+    def _report(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
+        if self._end is not None and time.monotonic() > self._end:
+            raise _Stop

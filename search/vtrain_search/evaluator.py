@@ -1,0 +1,160 @@
+"""The unit of work: one architecture under every budget that asks for it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from vtrain.design import Design
+from vtrain_search.inner import ArchitectureTable
+from vtrain_search.rounding import round_relative
+from vtrain_search.window import search_window
+
+if TYPE_CHECKING:
+    from vtrain_search.objective import Scored
+    from vtrain_search.problem import Case, Offer, Problem
+    from vtrain_search.space import Point
+
+_TABLES_KEPT = 64
+
+
+class Task(NamedTuple):
+    """One architecture and the positions of the cases that want it."""
+
+    point: Point
+    cases: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What one architecture achieves under one budget.
+
+    Attributes:
+        loss: predicted loss, rounded; inf where nothing is feasible.
+        row: the design and its results as plain values; empty where nothing is feasible.
+        reason: which limit every plan broke; empty where one is feasible.
+        violation: how far from feasible, on a logarithmic scale; 0 where feasible.
+        plans: plans estimated for it.
+        plans_fit: those that fit in memory.
+    """
+
+    loss: float
+    row: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    violation: float = 0.0
+    plans: int = 0
+    plans_fit: int = 0
+
+    @property
+    def feasible(self) -> bool:
+        """Whether any plan kept every limit."""
+        return not self.reason
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Order of outcomes: loss first, then the canonical design."""
+        return (self.loss, *(str(v) if v is None else v for v in self.row.values()))
+
+
+class Evaluator:
+    """Evaluates tasks; keeps recent architecture tables, which never changes an answer."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Take the constants of a search."""
+        self._problem = problem
+        self._tables: OrderedDict[tuple[Point, str], ArchitectureTable] = OrderedDict()
+
+    def evaluate(self, task: Task) -> tuple[Outcome, ...]:
+        """Return one outcome for each case of the task, in its order."""
+        return tuple(self._outcome(task.point, self._problem.cases[i]) for i in task.cases)
+
+    def scored(self, point: Point, case: Case, offer: Offer) -> Scored:
+        """Return the scored window of one architecture, for reports that want more than the best."""
+        return search_window(self._problem, case, offer, self._table(point, offer))
+
+    def _table(self, point: Point, offer: Offer) -> ArchitectureTable:
+        key = (point, offer.name)
+        table = self._tables.get(key)
+        if table is None:
+            problem = self._problem
+            table = ArchitectureTable(
+                problem.space.architecture(point),
+                offer.cluster,
+                problem.stack,
+                seq_length=problem.seq_length,
+                pins=problem.pins,
+            )
+            self._tables[key] = table
+            if len(self._tables) > _TABLES_KEPT:
+                self._tables.popitem(last=False)
+        self._tables.move_to_end(key)
+        return table
+
+    def _outcome(self, point: Point, case: Case) -> Outcome:
+        found = [
+            self._with_offer(self.scored(point, case, offer), point, case, offer)
+            for offer in case.offers
+        ]
+        return min(found, key=lambda o: (not o.feasible, o.violation, o.key))
+
+    def _with_offer(self, scored: Scored, point: Point, case: Case, offer: Offer) -> Outcome:
+        problem, cells = self._problem, scored.cells
+        counts = {"plans": cells.plans_seen, "plans_fit": cells.plans_fit}
+        architecture = problem.space.architecture(point)
+        if scored.best is None:
+            return _infeasible(problem, scored, architecture.parameters, counts)
+        i = scored.best
+        run = scored.run
+        design = Design(
+            architecture=architecture,
+            plan=cells.plans.plan(i),
+            cluster=offer.name,
+            stack=problem.stack_name,
+            seq_length=problem.seq_length,
+            tokens=int(run.tokens[i]),
+        )
+        row = design.to_row() | {
+            "parameters": architecture.parameters,
+            "parameters_non_embedding": architecture.parameters_non_embedding,
+            "steps": int(run.steps[i]),
+            "price_usd_per_gpu_hour": offer.price_usd_per_gpu_hour,
+            "loss": float(scored.loss[i]),
+            "step_time_s": float(cells.step_time_s[i]),
+            "mfu": float(cells.mfu[i]),
+            "mem_peak_bytes": float(cells.mem_peak_bytes[i]),
+            "mem_limit_bytes": cells.mem_limit_bytes,
+            "goodput": float(scored.goodput[i]),
+            "wall_s": float(run.wall_s[i]),
+            "gpu_hours": float(run.gpu_hours[i]),
+            "cost_usd": float(run.cost_usd[i]),
+            "unspent_usd": float(run.unspent_usd[i]),
+        }
+        return Outcome(loss=float(scored.loss[i]), row=row, **counts)
+
+
+def _infeasible(
+    problem: Problem, scored: Scored, parameters: int, counts: dict[str, int]
+) -> Outcome:
+    """Name the limit that came closest to being kept and how far it was missed."""
+    cells, run = scored.cells, scored.run
+    if len(cells) == 0:
+        over = cells.mem_over_limit
+        reason = "memory" if np.isfinite(over) else "no valid plan"
+        violation = 20.0 + (np.log(max(over, 1.0)) if np.isfinite(over) else 20.0)
+        return Outcome(loss=np.inf, reason=reason, violation=float(violation), **counts)
+    floors = {
+        "steps": problem.min_steps / np.maximum(run.steps, 0.5),
+        "tokens a parameter": problem.min_tokens_per_parameter
+        * parameters
+        / np.maximum(run.tokens, 1.0),
+        "budget or deadline": np.where(run.feasible, 1.0, 2.0),
+        "batch": np.where(np.isfinite(scored.loss), 1.0, 1.0 + 1e-9),
+    }
+    worst = np.max(np.stack(list(floors.values())), axis=0)
+    row = int(np.argmin(worst))
+    reason = max(floors, key=lambda name: float(floors[name][row]))
+    violation = float(round_relative(np.log(worst[row])))
+    return Outcome(loss=np.inf, reason=reason, violation=violation, **counts)

@@ -1,0 +1,119 @@
+"""From an architecture table to the best training run under one budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vtrain.goodput import CHECKPOINT_BYTES_PER_PARAMETER, goodput
+from vtrain.plan import PlanTable
+from vtrain.training_run import TrainingRun, training_run
+from vtrain_search.laws import Designs
+from vtrain_search.rounding import round_relative
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from vtrain.architecture import Architecture
+    from vtrain_search.inner import Cells
+    from vtrain_search.problem import Case, Offer, Problem
+
+    FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """The training run and loss of every row of a table window.
+
+    Attributes:
+        cells: the rows.
+        run: tokens, time and money of each.
+        goodput: share of wall time that advances training.
+        loss: predicted loss in nats a token, rounded; inf where a limit is broken.
+        best: row with the lowest loss, None where every row breaks a limit.
+    """
+
+    cells: Cells
+    run: TrainingRun
+    goodput: FloatArray
+    loss: FloatArray
+    best: int | None
+
+
+def designs_of(
+    architecture: Architecture, *, tokens: FloatArray, batch: FloatArray, seq_length: int
+) -> Designs:
+    """Return what the loss model must know of one architecture trained in different ways.
+
+    Args:
+        architecture: the model.
+        tokens: training tokens.
+        batch: sequences of one step.
+        seq_length: tokens of a sequence.
+    """
+    # A gated block of inner width f has the parameters of a plain one of width 3/2 f.
+    ratio = architecture.ffn_hidden_size / architecture.hidden_size * architecture.mlp_matrices / 2
+    return Designs(
+        parameters_non_embedding=np.float64(architecture.parameters_non_embedding),
+        tokens=tokens,
+        hidden_size=np.float64(architecture.hidden_size),
+        num_layers=np.float64(architecture.num_layers),
+        head_dim=np.float64(architecture.head_dim),
+        global_batch_tokens=np.asarray(batch, dtype=np.float64) * seq_length,
+        ffn_ratio=np.float64(ratio),
+    )
+
+
+def score(
+    problem: Problem, case: Case, offer: Offer, architecture: Architecture, cells: Cells
+) -> Scored:
+    """Turn step times into training runs, tokens and losses, all rows at once.
+
+    Args:
+        problem: stack, sequence length, loss model and sanity limits.
+        case: budget and limits.
+        offer: cluster and price.
+        architecture: the model the table is about.
+        cells: rows of its table.
+    """
+    plans = cells.plans
+    share = goodput(
+        plans.gpus, state_bytes=CHECKPOINT_BYTES_PER_PARAMETER * architecture.parameters
+    )
+    run = training_run(
+        step_time_s=cells.step_time_s,
+        global_batch_size=plans.global_batch_size,
+        seq_length=problem.seq_length,
+        gpus=plans.gpus,
+        goodput=share,
+        price_usd_per_gpu_hour=offer.price_usd_per_gpu_hour,
+        deadline_s=case.deadline_s,
+        budget_usd=case.usd,
+        budget_gpu_hours=case.gpu_hours,
+        budget_flop=case.flop,
+        model_flops_per_token=architecture.training_flops_per_token(problem.seq_length),
+        tokens=case.tokens,
+    )
+    allowed = (
+        run.feasible
+        & (run.steps >= problem.min_steps)
+        & (run.tokens >= problem.min_tokens_per_parameter * architecture.parameters)
+        & (plans.gpus <= case.gpu_limit(offer))
+    )
+    loss = np.full(len(cells), np.inf)
+    if allowed.any():
+        designs = designs_of(
+            architecture,
+            tokens=run.tokens[allowed],
+            batch=plans.global_batch_size[allowed].astype(np.float64),
+            seq_length=problem.seq_length,
+        )
+        loss[allowed] = round_relative(problem.loss.loss(designs))
+    best = None
+    if np.isfinite(loss).any():
+        # Equal losses (fixed tokens): the cheaper run, then the plan in canonical order.
+        ties = [getattr(plans, f.name) for f in fields(PlanTable)]
+        best = int(np.lexsort((*reversed(ties), round_relative(run.gpu_hours), loss))[0])
+    return Scored(cells=cells, run=run, goodput=share, loss=loss, best=best)

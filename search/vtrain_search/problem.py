@@ -1,0 +1,102 @@
+"""The whole question as one frozen value: what every worker needs to evaluate an architecture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from vtrain.hardware import Cluster
+    from vtrain.stack import Stack
+    from vtrain_search.laws import LossModel
+    from vtrain_search.pins import Pins
+    from vtrain_search.space import OuterSpace
+
+MIN_STEPS = 2_000
+MIN_TOKENS_PER_PARAMETER = 1.0
+DEFAULT_DEADLINE_S = 30 * 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """GPUs that can be rented: a cluster at a price.
+
+    Attributes:
+        name: what the user called the cluster; goes into rows.
+        cluster: the hardware.
+        price_usd_per_gpu_hour: price of one GPU for one hour.
+        price_source: where the price comes from, one line.
+    """
+
+    name: str
+    cluster: Cluster
+    price_usd_per_gpu_hour: float
+    price_source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One row of the scaling table: a budget, its offers and its limits.
+
+    Exactly one of usd, gpu_hours, flop is given, or none where tokens are fixed.
+
+    Attributes:
+        label: the budget as the user wrote it.
+        offers: clusters to choose from.
+        usd: dollars at most.
+        gpu_hours: GPU-hours at most.
+        flop: model FLOPs at most.
+        deadline_s: wall time at most.
+        max_gpus: GPUs at most; the cluster's own number still holds.
+        tokens: fixed training tokens; None spends the budget.
+    """
+
+    label: str
+    offers: tuple[Offer, ...]
+    usd: float | None = None
+    gpu_hours: float | None = None
+    flop: float | None = None
+    deadline_s: float = DEFAULT_DEADLINE_S
+    max_gpus: int = 1 << 30
+    tokens: float | None = None
+
+    def affordable_gpu_hours(self, offer: Offer) -> float:
+        """Return the GPU-hours the budget buys at this offer; inf where it names none."""
+        if self.gpu_hours is not None:
+            return self.gpu_hours
+        if self.usd is not None:
+            return self.usd / offer.price_usd_per_gpu_hour
+        return float(np.inf)
+
+    def gpu_limit(self, offer: Offer) -> int:
+        """Return the largest number of GPUs at this offer."""
+        return min(self.max_gpus, offer.cluster.max_gpus)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Cases that share one software stack, one loss model and one space of architectures.
+
+    Attributes:
+        cases: rows of the scaling table, in the user's order.
+        stack: training software.
+        stack_name: what the user called it; goes into rows.
+        seq_length: tokens of a sequence.
+        space: architectures to choose from.
+        pins: limits on single dimensions.
+        loss: loss model.
+        min_steps: fewest optimizer steps of a run.
+        min_tokens_per_parameter: fewest tokens a parameter.
+    """
+
+    cases: tuple[Case, ...]
+    stack: Stack
+    stack_name: str
+    seq_length: int
+    space: OuterSpace
+    pins: Pins
+    loss: LossModel = field(repr=False)
+    min_steps: int = MIN_STEPS
+    min_tokens_per_parameter: float = MIN_TOKENS_PER_PARAMETER

@@ -1,0 +1,141 @@
+"""The coarse scan: where, roughly, the best architecture of a budget lies.
+
+Every width and depth is scored at once under one assumption, the same MFU for all. That is wrong
+by tens of percent in time and therefore by little in size: the optimum in parameters is flat (2 x
+off costs 17 % of compute, 1.33 x off 3 %, refit of Besiroglu et al. 2024). It says where to start
+and which box to sample, never what to answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vtrain_search.laws import Designs, critical_batch_tokens
+from vtrain_search.space import Axis, Point, parameters_non_embedding
+from vtrain_search.window import TYPICAL_MFU, usable_gpu_hours
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from vtrain_search.problem import Case, Problem
+
+    FloatArray = NDArray[np.float64]
+
+BOX_SHARE = 0.2
+"""Shapes that cost up to this share of the budget, by the scan, span the sampler's box."""
+START_SHARE = 0.10
+"""Starting points are drawn from shapes within this share."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scan:
+    """Result of the coarse scan.
+
+    Attributes:
+        axes: the sampler's dimensions, cut to the promising box.
+        start: starting points, the most promising first, spread over size and aspect.
+    """
+
+    axes: tuple[Axis, ...]
+    start: tuple[Point, ...]
+
+
+def scan(problem: Problem, case: Case, *, points: int) -> Scan:
+    """Score every width and depth of the space under one assumed MFU.
+
+    Args:
+        problem: space, loss model, sequence length.
+        case: budget and limits.
+        points: starting points wanted.
+    """
+    space = problem.space
+    if space.fixed is not None or not space.axes():
+        return Scan(axes=(), start=(space.point(),))
+    widths = np.array(space.hidden_size, dtype=np.float64)[:, None]
+    depths = np.array(space.layers, dtype=np.float64)[None, :]
+    share, parameters = _shares(problem, case, widths, depths)
+    box = share <= BOX_SHARE
+    if not box.any():
+        box = share <= np.nanmin(share)
+    rows, columns = np.flatnonzero(box.any(axis=1)), np.flatnonzero(box.any(axis=0))
+    limits = {"hidden_size": (rows[0], rows[-1]), "layers": (columns[0], columns[-1])}
+    axes = []
+    for axis in space.axes():
+        low, high = limits.get(axis.name, (0, len(axis.values) - 1))
+        axes.append(Axis(axis.name, axis.values[low : high + 1]))
+    start = _spread(problem, share, parameters, points)
+    return Scan(axes=tuple(a for a in axes if len(a.values) > 1), start=start)
+
+
+def _shares(
+    problem: Problem, case: Case, widths: FloatArray, depths: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return, for every width x depth, the share of budget lost and the parameters."""
+    space = problem.space
+    examples = [space.point(hidden_size=w) for w in space.hidden_size]
+    ffn = np.array([p.ffn_hidden_size for p in examples], dtype=np.float64)[:, None]
+    kv = np.array([p.num_key_value_heads for p in examples], dtype=np.float64)[:, None]
+    head_dim = examples[0].head_dim
+    own = parameters_non_embedding(widths, depths, ffn, kv, head_dim)
+    # Two FLOPs a weight and token forward, twice that backward; scores and values at full s^2.
+    flops = 6.0 * (own + space.vocab_size * widths) + 12.0 * problem.seq_length * widths * depths
+    parameters = own + 2.0 * space.vocab_size * widths
+    tokens = np.zeros_like(flops)
+    for offer in case.offers:
+        peak = offer.cluster.device.peak_flops[problem.stack.precision]
+        # `usable_gpu_hours` depends on the model only where tokens are fixed.
+        hours = usable_gpu_hours(problem, case, offer, float(np.median(flops)))
+        bought = TYPICAL_MFU * peak * hours * 3600.0 / flops
+        if case.flop is not None:
+            bought = np.minimum(bought, case.flop / flops)
+        tokens = np.maximum(tokens, np.broadcast_to(bought, flops.shape))
+    if case.tokens is not None:
+        tokens = np.where(tokens >= 0.5 * case.tokens, case.tokens, 1.0)
+    designs = Designs(
+        parameters_non_embedding=own,
+        tokens=tokens,
+        hidden_size=widths,
+        num_layers=depths,
+        head_dim=np.float64(head_dim),
+        global_batch_tokens=critical_batch_tokens(tokens),
+    )
+    loss = np.where(tokens >= problem.min_tokens_per_parameter * parameters,
+                    problem.loss.loss(designs), np.inf)  # fmt: skip
+    if not np.isfinite(loss).any():
+        # The budget is under the sanity floor: the smallest models come closest.
+        loss = parameters
+    best = np.unravel_index(int(np.argmin(loss)), loss.shape)
+    slope = -problem.loss.dloss_dlntokens(designs)[best]
+    return np.asarray((loss - loss[best]) / slope), parameters
+
+
+def _spread(
+    problem: Problem, share: FloatArray, parameters: FloatArray, points: int
+) -> tuple[Point, ...]:
+    """Pick round shapes near the optimum, each far from those before in size and aspect."""
+    space = problem.space
+    widths, depths = np.array(space.hidden_size), np.array(space.layers)
+    round_width = np.where(widths >= 4096, 512, np.where(widths >= 2048, 256, 128))
+    round_depth = np.where(depths >= 32, 8, np.where(depths >= 12, 4, 1))
+    rounded = (widths % round_width == 0)[:, None] & (depths % round_depth == 0)[None, :]
+    good = np.flatnonzero((rounded & (share <= START_SHARE)).ravel())
+    if len(good) < points:
+        pool = np.flatnonzero(np.isfinite(share).ravel())
+        order = pool[np.argsort(share.ravel()[pool], kind="stable")]
+        good = np.concatenate([good, order[~np.isin(order, good)][: points - len(good)]])
+    size = np.log(np.broadcast_to(parameters, share.shape).ravel()[good])
+    aspect = np.log(np.broadcast_to(widths[:, None] / depths[None, :], share.shape).ravel()[good])
+    place = np.stack([size / 2.0, aspect / 3.0])
+    chosen = [int(np.argmin(share.ravel()[good]))]
+    distance = np.full(len(good), np.inf)
+    while len(chosen) < min(points, len(good)):
+        last = place[:, chosen[-1]][:, None]
+        distance = np.minimum(distance, np.square(place - last).sum(axis=0))
+        distance[chosen] = -1.0
+        chosen.append(int(np.argmax(distance)))
+    picks = [np.unravel_index(int(good[i]), share.shape) for i in chosen]
+    found = [space.point(hidden_size=float(widths[i]), layers=float(depths[j])) for i, j in picks]
+    return tuple(dict.fromkeys(p for p in found if space.is_valid(p)))
