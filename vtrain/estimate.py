@@ -107,48 +107,79 @@ def estimate(
         Arrays in the order of the table.
     """
     count = len(plans)
-    out = {name: np.empty(count) for name in ("step", "pipe", "bubble", "dp", "opt", "mem")}
-    host_step_s = stack.host.step_s * site.host
+    parts = {name: np.empty(count) for name in ("pipe", "bubble", "dp", "opt")}
+    mem_peak_bytes = np.empty(count)
     for structure, rows in plans.groups():
-        group = _Group(
-            structure=structure,
-            tp=plans.tp[rows].astype(np.float64),
-            cp=plans.cp[rows].astype(np.float64),
-            pp=plans.pp[rows].astype(np.float64),
-            dp=plans.dp[rows].astype(np.float64),
-            virtual_stages=plans.virtual_stages[rows].astype(np.float64),
-            micro_batch_size=plans.micro_batch_size[rows].astype(np.float64),
-            num_micro_batches=plans.num_micro_batches[rows].astype(np.float64),
-        )
-        pipeline_s, busy_s, traffic = _group_time(
-            architecture, cluster, stack, site, group, seq_length
-        )
-        out["pipe"][rows] = pipeline_s
-        out["bubble"][rows] = np.maximum(pipeline_s - busy_s, 0.0)
-        out["dp"][rows] = traffic.exposed_s
-        out["opt"][rows] = traffic.optimizer_s
-        out["step"][rows] = pipeline_s + traffic.exposed_s + traffic.optimizer_s + host_step_s
-        out["mem"][rows] = peak_memory(
+        group = _group(structure, plans, rows)
+        _fill_time(parts, rows, _group_time(architecture, cluster, stack, site, group, seq_length))
+        mem_peak_bytes[rows] = peak_memory(
             architecture, stack, structure, tp=group.tp, cp=group.cp, pp=group.pp, dp=group.dp,
             virtual_stages=group.virtual_stages, micro_batch_size=group.micro_batch_size,
             num_micro_batches=group.num_micro_batches, seq_length=seq_length,
         ).peak_bytes  # fmt: skip
-    tokens = plans.global_batch_size * float(seq_length)
-    tokens_per_s = tokens / out["step"]
+    host_s = stack.host.step_s * site.host
+    step_time_s = parts["pipe"] + parts["dp"] + parts["opt"] + host_s
+    tokens_per_s = plans.global_batch_size * float(seq_length) / step_time_s
     peak = cluster.device.peak_flops[device_precision(cluster, stack)]
     flops = architecture.training_flops_per_token(seq_length)
     return Estimate(
-        step_time_s=out["step"],
-        pipeline_s=out["pipe"],
-        bubble_s=out["bubble"],
-        data_parallel_s=out["dp"],
-        optimizer_s=out["opt"],
-        host_s=host_step_s,
-        mem_peak_bytes=out["mem"],
+        step_time_s=step_time_s,
+        pipeline_s=parts["pipe"],
+        bubble_s=parts["bubble"],
+        data_parallel_s=parts["dp"],
+        optimizer_s=parts["opt"],
+        host_s=host_s,
+        mem_peak_bytes=mem_peak_bytes,
         mem_limit_bytes=memory_limit_bytes(cluster.device.memory_bytes, stack),
         mfu=tokens_per_s * (flops / peak) / plans.gpus,
         tokens_per_s=tokens_per_s,
     )
+
+
+def step_seconds(
+    architecture: Architecture,
+    cluster: Cluster,
+    stack: Stack,
+    plans: PlanTable,
+    *,
+    seq_length: int,
+    site: SiteFactors = SHIPPED,
+) -> Array:
+    """Return only the step time of every plan, [n]; arguments as `estimate`.
+
+    Calibration calls it many times and has no use for memory.
+    """
+    parts = {name: np.empty(len(plans)) for name in ("pipe", "bubble", "dp", "opt")}
+    for structure, rows in plans.groups():
+        group = _group(structure, plans, rows)
+        _fill_time(parts, rows, _group_time(architecture, cluster, stack, site, group, seq_length))
+    seconds: Array = parts["pipe"] + parts["dp"] + parts["opt"] + stack.host.step_s * site.host
+    return seconds
+
+
+def _group(structure: Structure, plans: PlanTable, rows: IntArray) -> _Group:
+    """Return the sizes of some rows as float64."""
+    return _Group(
+        structure=structure,
+        tp=plans.tp[rows].astype(np.float64),
+        cp=plans.cp[rows].astype(np.float64),
+        pp=plans.pp[rows].astype(np.float64),
+        dp=plans.dp[rows].astype(np.float64),
+        virtual_stages=plans.virtual_stages[rows].astype(np.float64),
+        micro_batch_size=plans.micro_batch_size[rows].astype(np.float64),
+        num_micro_batches=plans.num_micro_batches[rows].astype(np.float64),
+    )
+
+
+def _fill_time(
+    parts: dict[str, Array], rows: IntArray, time: tuple[Array, Array, DataParallelCosts]
+) -> None:
+    """Write the seconds of one group into the columns of the table."""
+    pipeline_s, busy_s, traffic = time
+    parts["pipe"][rows] = pipeline_s
+    parts["bubble"][rows] = np.maximum(pipeline_s - busy_s, 0.0)
+    parts["dp"][rows] = traffic.exposed_s
+    parts["opt"][rows] = traffic.optimizer_s
 
 
 def distinct_shapes(

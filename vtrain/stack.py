@@ -9,6 +9,7 @@ from vtrain.errors import UserInputError
 from vtrain.plan import RECOMPUTE, SHARDING
 
 LAYER_SPLITS = ("even", "counted-ends", "cost-rule")
+PRECISIONS = ("bf16", "fp16", "fp8", "mxfp8", "fp4")
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3")
 SELECTIVE_MODULES = ("attention", "norm", "activation", "mlp", "every-second-matmul")
 
@@ -198,7 +199,8 @@ class Stack:
     Attributes:
         name: file name of the stack.
         title: what people call it.
-        precision: dtype of the matrix multiplications: bf16, fp16 or fp8.
+        precision: format of the matrix multiplications, one of PRECISIONS (mxfp8: block-scaled
+            fp8; fp4: block-scaled, NVFP4).
         attention: kernel of the attention core, one of ATTENTION_KERNELS.
         fused_norm: norms run as one fused kernel.
         fused_activation: activation (and gate product) run as one fused kernel.
@@ -284,7 +286,7 @@ class Stack:
             ("default_sharding", SHARDING),
             ("default_recompute", RECOMPUTE),
             ("zero1_reduces_with", ("reduce_scatter", "all_reduce")),
-            ("precision", ("bf16", "fp16", "fp8")),
+            ("precision", PRECISIONS),
         ):
             if getattr(self, name) not in choices:
                 raise UserInputError(

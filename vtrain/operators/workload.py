@@ -82,7 +82,8 @@ class Workload:
 def device_precision(cluster: Cluster, stack: Stack) -> str:
     """Return the precision the device runs where the stack asks for one it may lack."""
     gemm = cluster.device.gemm
-    for name in (stack.precision, "bf16", "fp16"):
+    quantised = {"mxfp8": ("fp8",), "fp4": ("mxfp8", "fp8")}.get(stack.precision, ())
+    for name in (stack.precision, *quantised, "bf16", "fp16"):
         if name in gemm:
             return name
     return next(iter(gemm))

@@ -1,0 +1,67 @@
+"""Which shipped stack a measured row ran on, and what the row says against its defaults."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from vtrain.presets import load_stack
+
+if TYPE_CHECKING:
+    from vtrain.architecture import Architecture
+    from vtrain.plan import Plan
+    from vtrain.stack import Stack
+    from vtrain.validation.runs import MeasuredRun
+
+
+class StackKey(NamedTuple):
+    """A shipped stack and the values a row overrides, as (dotted field, value) pairs."""
+
+    name: str
+    overrides: tuple[tuple[str, object], ...] = ()
+
+
+# (pattern of the framework column, shipped stack); the first match counts.
+_FRAMEWORKS = (
+    (r"nanotron", "nanotron-2024"),
+    (r"torchtitan", "torchtitan-2024"),
+    (r"foundry|fms|fsdp", "fsdp-2023"),
+    (r"internevo", "fsdp-2023"),
+    (r"deepspeed", "megatron-deepspeed-2022"),
+    (r"megatron-lm \(202[0-3]|baseline", "megatron-lm-2022"),
+    (r"megatron|nemo|maxtext|pax", "megatron-core-2025"),
+)
+_PRECISION = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "fp4"}
+
+
+def stack_key(run: MeasuredRun, architecture: Architecture, plan: Plan) -> StackKey:
+    """Return the stack of a row with the facts the row states."""
+    framework = run.framework.lower()
+    name = next((stack for pattern, stack in _FRAMEWORKS if re.search(pattern, framework)), None)
+    if name is None:
+        name = "fsdp-2023" if plan.sharding == "zero3" else "megatron-core-2025"
+    if "no comm overlap" in run.notes:
+        name = "megatron-core-no-overlap"
+    overrides: dict[str, object] = {"precision": _PRECISION.get(run.dtype.lower(), "bf16")}
+    if run.flash_attention == 0.0:
+        overrides["attention"] = "unfused"
+    layers, stages = architecture.num_layers, plan.pp * plan.virtual_stages
+    if "embedding counted as a layer" in run.notes or (
+        layers % stages and (layers + 2) % stages == 0
+    ):
+        overrides["layer_split"] = "counted-ends"
+    return StackKey(name, tuple(sorted(overrides.items())))
+
+
+@cache
+def stack_of(key: StackKey) -> Stack:
+    """Return the shipped stack with the overrides of a key."""
+    stack = load_stack(key.name)
+    plain = {field: value for field, value in key.overrides if "." not in field}
+    for field, value in key.overrides:
+        table, _, member = field.partition(".")
+        if member:
+            plain[table] = replace(plain.get(table, getattr(stack, table)), **{member: value})
+    return replace(stack, **plain)  # type: ignore[arg-type]
