@@ -13,27 +13,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.data_parallel import DataParallelCosts, data_parallel_costs
 from vtrain.latency.collectives import send_recv_seconds
 from vtrain.memory import memory_limit_bytes, peak_memory
-from vtrain.operators import Workload, end_costs, layer_costs
 from vtrain.operators.workload import device_precision
 from vtrain.schedule.pipeline import pipeline_seconds
 from vtrain.schedule.stages import stage_layers
 from vtrain.site import SHIPPED, SiteFactors
+from vtrain.stage_costs import stage_costs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy.typing as npt
 
     from vtrain.architecture import Architecture
+    from vtrain.data_parallel import DataParallelCosts
     from vtrain.hardware import Cluster
     from vtrain.plan import PlanTable, Structure
     from vtrain.stack import Stack
 
     Array = npt.NDArray[np.float64]
-    IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,47 +179,6 @@ def _fill_time(
     parts["opt"][rows] = traffic.optimizer_s
 
 
-def distinct_shapes(
-    tp: Array, cp: Array, micro_batch_size: Array
-) -> tuple[Array, Array, Array, IntArray]:
-    """Return the distinct (tp, cp, micro-batch) triples and each row's position among them."""
-    # Degrees stay far below 2**20, so one exact float64 whole number names a triple.
-    key = (tp * 4096.0 + cp) * 65536.0 + micro_batch_size
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return tp[first], cp[first], micro_batch_size[first], inverse
-
-
-def shape_costs(
-    architecture: Architecture,
-    cluster: Cluster,
-    stack: Stack,
-    site: SiteFactors,
-    structure: Structure,
-    seq_length: int,
-    tp: Array,
-    cp: Array,
-    micro_batch_size: Array,
-) -> Mapping[str, Array]:
-    """Return the per-layer and per-end seconds of each distinct shape, by name."""
-    work = Workload(
-        architecture=architecture, cluster=cluster, stack=stack, site=site, structure=structure,
-        seq_length=seq_length, tp=tp, cp=cp, micro_batch_size=micro_batch_size,
-    )  # fmt: skip
-    layer = layer_costs(work)
-    ends = end_costs(work)
-    return {
-        "layer_forward": layer.forward_s,
-        "layer_backward": layer.backward_s,
-        "layer_weight_gradient": layer.weight_gradient_s,
-        "embedding_forward": ends.embedding_forward_s,
-        "embedding_backward": ends.embedding_backward_s,
-        "head_forward": ends.head_forward_s,
-        "head_backward": ends.head_backward_s,
-        # Half-precision activation of one micro-batch between stages, split like the residual.
-        "boundary_bytes": 2.0 * work.tokens_between_blocks * architecture.hidden_size,
-    }
-
-
 def _group_time(
     architecture: Architecture,
     cluster: Cluster,
@@ -232,25 +188,16 @@ def _group_time(
     seq_length: int,
 ) -> tuple[Array, Array, DataParallelCosts]:
     """Return pipeline seconds, busiest rank's busy seconds and data-parallel costs of a group."""
-    tp, cp, mbs, inverse = distinct_shapes(group.tp, group.cp, group.micro_batch_size)
-    shapes = shape_costs(
-        architecture, cluster, stack, site, group.structure, seq_length, tp, cp, mbs
-    )
-    names = tuple(shapes)
-    cost = dict(zip(names, np.stack([shapes[n] for n in names])[:, inverse], strict=True))
     layers = stage_layers(architecture, stack.layer_split, group.pp.astype(np.int64))
-    traffic = data_parallel_costs(
-        architecture, cluster, stack, site, group.structure, layers, tp=group.tp, cp=group.cp,
-        pp=group.pp, dp=group.dp, num_micro_batches=group.num_micro_batches,
-        layer_forward_s=cost["layer_forward"], layer_backward_s=cost["layer_backward"],
+    cost = stage_costs(
+        architecture, cluster, stack, site, group.structure, layers, seq_length=seq_length,
+        tp=group.tp, cp=group.cp, pp=group.pp, dp=group.dp,
+        micro_batch_size=group.micro_batch_size, num_micro_batches=group.num_micro_batches,
     )  # fmt: skip
-
-    floor = host_floor_seconds(
-        cluster, stack, tp=group.tp, cp=group.cp, pp=group.pp, dp=group.dp
-    ) * site.host
-    layer = np.maximum(traffic.layer_forward_s + traffic.layer_backward_s, floor)
+    traffic = cost.traffic
+    layer = cost.layer_forward_s + cost.layer_backward_s
     hop = send_recv_seconds(
-        cluster, cost["boundary_bytes"], group.tp * group.cp * group.dp, group_size=group.pp
+        cluster, cost.boundary_bytes, group.tp * group.cp * group.dp, group_size=group.pp
     ) * site.communication
     exposed_hop = np.where(
         group.virtual_stages > 1.0,
@@ -258,8 +205,8 @@ def _group_time(
         1.0,
     )
     hops = np.where(group.pp > 1.0, 2.0 * hop * exposed_hop, 0.0)
-    embedding = cost["embedding_forward"] + cost["embedding_backward"]
-    head = cost["head_forward"] + cost["head_backward"]
+    embedding = cost.embedding_forward_s + cost.embedding_backward_s
+    head = cost.head_forward_s + cost.head_backward_s
     only = group.pp <= 1.0
     first = layers.first * layer + embedding + hops + traffic.first_accumulation_s
     first = first + np.where(only, head, 0.0)
@@ -268,23 +215,9 @@ def _group_time(
     pipeline_s = pipeline_seconds(
         group.structure.schedule,
         first_s=first, inner_s=inner, last_s=last,
-        weight_gradient_s=layers.middle * cost["layer_weight_gradient"],
+        weight_gradient_s=layers.middle * cost.layer_weight_gradient_s,
         pp=group.pp, virtual_stages=group.virtual_stages,
         num_micro_batches=group.num_micro_batches,
     )  # fmt: skip
     busiest = np.where(only, first, np.maximum(np.maximum(first, inner), last))
     return pipeline_s, busiest * group.num_micro_batches, traffic
-
-
-def host_floor_seconds(
-    cluster: Cluster, stack: Stack, *, tp: Array, cp: Array, pp: Array, dp: Array
-) -> Array:
-    """Return the least seconds of one layer and micro-batch, forward and backward, [n]."""
-    host = stack.host
-    floor = np.where(tp > 1.0, host.floor_tp_s, host.floor_s)
-    if host.floor_tp_pp_s:
-        degrees, seconds = (np.array(v, dtype=np.float64) for v in zip(*host.floor_tp_pp_s, strict=True))
-        crossing = (pp > 1.0) & (tp * cp * dp * pp > cluster.nvlink_domain) & (tp >= degrees[0])
-        place = np.clip(np.searchsorted(degrees, tp, side="right") - 1, 0, len(degrees) - 1)
-        floor = np.where(crossing, seconds[place], floor)
-    return floor
