@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from vtrain.stack import Stack
 
     Array = npt.NDArray[np.float64]
+    IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
