@@ -1,0 +1,24 @@
+"""Loss laws: what a design's training loss will be, and how sure that is."""
+
+from __future__ import annotations
+
+from .base import Draws, LawFacts, LossLaw
+from .designs import Designs
+from .model import LossModel
+from .ranges import WARN_BEYOND
+from .registry import DEFAULT_LAW, law_names, load_law
+from .terms import Terms, critical_batch_tokens
+
+__all__ = [
+    "DEFAULT_LAW",
+    "WARN_BEYOND",
+    "Designs",
+    "Draws",
+    "LawFacts",
+    "LossLaw",
+    "LossModel",
+    "Terms",
+    "critical_batch_tokens",
+    "law_names",
+    "load_law",
+]
