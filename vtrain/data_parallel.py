@@ -9,6 +9,7 @@ import numpy as np
 
 from vtrain.latency.collectives import collective_seconds
 from vtrain.operators.ends import padded_vocab
+from vtrain.replica_traffic import WINDOW, exposed_seconds, replica_traffic
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from vtrain.stack import Stack
 
     Array = npt.NDArray[np.float64]
-
-# Share of a compute window that collectives can really use: they start with the first finished
-# bucket and the last bucket starts when compute ends (time model prototype, measured 0.8).
-_WINDOW = 0.8
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataParallelCosts:
@@ -86,11 +82,8 @@ def data_parallel_costs(
         layer_forward_s: forward seconds of one layer and micro-batch.
         layer_backward_s: backward seconds of the same.
     """
-    device = cluster.device
-    memory = device.memory_bound
     per_layer = architecture.parameters_per_layer / tp
-    vocab = padded_vocab(architecture.vocab_size, tp, stack.vocab_multiple)
-    table = vocab * architecture.hidden_size / tp
+    table = table_parameters(architecture, stack, tp)
     only = pp <= 1.0
     head = np.where(only & architecture.tied_embeddings, 0.0, table)
     first = layers.first * per_layer + table + np.where(only, head, 0.0)
@@ -98,22 +91,15 @@ def data_parallel_costs(
     last = layers.last * per_layer + head
     heaviest = np.where(only, first, np.maximum(np.maximum(first, middle), last))
 
-    accumulate = stack.accumulation_traffic_bytes_per_parameter * site.memory
-    accumulate /= device.hbm_bytes_per_s * memory.cast
+    accumulate = accumulation_seconds_per_parameter(cluster, stack, site)
     group = dp * cp
-    sharded = structure.sharding != "none"
-    share = heaviest / group if sharded else heaviest
-    optimizer = share * (
-        stack.optimizer_traffic_bytes_per_parameter
-        * site.memory
-        / (device.hbm_bytes_per_s * memory.optimizer)
-    )
+    optimizer = optimizer_seconds(cluster, stack, site, structure.sharding, heaviest, group)
     forward, backward, exposed = layer_forward_s, layer_backward_s, np.zeros_like(tp)
     if bool(np.any(group > 1.0)):
         if structure.sharding == "zero3":
             forward, backward, exposed = _fully_sharded(
                 cluster, stack, site, per_layer, heaviest - layers.first * per_layer,
-                layers.first, tp, pp, group, forward, backward, num_micro_batches,
+                layers.first.astype(np.float64), tp, pp, group, forward, backward, num_micro_batches,
             )  # fmt: skip
         else:
             exposed = _once_a_step(
@@ -123,11 +109,8 @@ def data_parallel_costs(
             )  # fmt: skip
     if architecture.tied_embeddings:
         # The two copies of a tied table on the end stages add their gradients.
-        pair = collective_seconds(
-            cluster, "all_reduce", table * stack.gradient_reduce_bytes, np.where(only, 1.0, 2.0),
-            tp * group * np.maximum(pp - 1.0, 1.0),
-        )  # fmt: skip
-        exposed = exposed + pair * site.communication
+        pair = tied_table_seconds(cluster, stack, site, table, tp=tp, group=group, pp=pp)
+        exposed = exposed + pair
     return DataParallelCosts(
         layer_forward_s=forward,
         layer_backward_s=backward,
@@ -137,6 +120,50 @@ def data_parallel_costs(
         exposed_s=exposed,
         optimizer_s=optimizer,
     )
+
+
+def table_parameters(architecture: Architecture, stack: Stack, tp: Array) -> Array:
+    """Return the parameters of one vocabulary table on one tensor-parallel rank, [n]."""
+    vocab = padded_vocab(architecture.vocab_size, tp, stack.vocab_multiple)
+    return vocab * architecture.hidden_size / tp
+
+
+def accumulation_seconds_per_parameter(cluster: Cluster, stack: Stack, site: SiteFactors) -> float:
+    """Return the seconds of adding one micro-batch's gradient, for one local parameter."""
+    seconds = stack.accumulation_traffic_bytes_per_parameter * site.memory
+    return seconds / (cluster.device.hbm_bytes_per_s * cluster.device.memory_bound.cast)
+
+
+def optimizer_seconds(
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    sharding: str,
+    parameters: Array,
+    group: Array,
+) -> Array:
+    """Return the seconds of the optimizer step of a rank that holds `parameters`, [n]."""
+    share = parameters / group if sharding != "none" else parameters
+    rate = cluster.device.hbm_bytes_per_s * cluster.device.memory_bound.optimizer
+    return share * (stack.optimizer_traffic_bytes_per_parameter * site.memory / rate)
+
+
+def tied_table_seconds(
+    cluster: Cluster,
+    stack: Stack,
+    site: SiteFactors,
+    table: Array,
+    *,
+    tp: Array,
+    group: Array,
+    pp: Array,
+) -> Array:
+    """Return the seconds in which the end stages add the gradients of a tied table, [n]."""
+    pair = collective_seconds(
+        cluster, "all_reduce", table * stack.gradient_reduce_bytes, np.where(pp > 1.0, 2.0, 1.0),
+        tp * group * np.maximum(pp - 1.0, 1.0),
+    )  # fmt: skip
+    return pair * site.communication
 
 
 def _once_a_step(
@@ -156,26 +183,18 @@ def _once_a_step(
     The reduction can hide behind the backward of the last micro-batch, the gathering behind the
     forward of the first one. ZeRO-2 scatters after every micro-batch.
     """
-    bucket = stack.bucket_bytes or None
+    traffic = replica_traffic(
+        cluster, stack, site, structure.sharding, layers=np.zeros_like(tp),
+        layer_parameters=parameters, end_parameters=parameters, tp=tp, group=group,
+    )  # fmt: skip
     overlap = stack.overlap
-    bytes_ = parameters * stack.gradient_reduce_bytes
-    reduce_with = "all_reduce" if structure.sharding == "none" else "reduce_scatter"
-    if structure.sharding == "zero1":
-        reduce_with = stack.zero1_reduces_with
-    reduce_s = collective_seconds(cluster, reduce_with, bytes_, group, tp, bucket_bytes=bucket)
-    reduce_s = reduce_s * site.communication
-    hidden = np.minimum(reduce_s * overlap.dp_reduce, _WINDOW * backward_window_s)
-    exposed = reduce_s - hidden + (overlap.slow_down - 1.0) * hidden
+    slow = overlap.slow_down
+    exposed = exposed_seconds(traffic.reduce_s, overlap.dp_reduce, backward_window_s, slow)
     if structure.sharding == "zero2":
         exposed = exposed * num_micro_batches
-    if structure.sharding != "none":
-        gather_s = collective_seconds(
-            cluster, "all_gather", parameters * stack.parameter_gather_bytes, group, tp,
-            bucket_bytes=bucket,
-        ) * site.communication  # fmt: skip
-        hidden = np.minimum(gather_s * overlap.dp_gather, _WINDOW * forward_window_s)
-        exposed = exposed + gather_s - hidden + (overlap.slow_down - 1.0) * hidden
-    return exposed
+    return exposed + exposed_seconds(
+        traffic.gather_s, overlap.dp_gather, forward_window_s, slow
+    )
 
 
 def _fully_sharded(
@@ -222,5 +241,5 @@ def _fully_sharded(
     )
     ends = ends * site.communication * np.where(staged, 1.0, num_micro_batches)
     once = layers_on_first * (gather + scatter)
-    window = _WINDOW * layers_on_first * (forward_s + backward_s) * hide
+    window = WINDOW * layers_on_first * (forward_s + backward_s) * hide
     return forward, backward, ends + np.where(staged, np.maximum(once - window, 0.0), 0.0)
