@@ -9,7 +9,7 @@ import numpy as np
 
 from vtrain.latency.collectives import collective_seconds
 from vtrain.operators.ends import padded_vocab
-from vtrain.replica_traffic import WINDOW, exposed_seconds, replica_traffic
+from vtrain.replica_traffic import exposed_seconds, replica_traffic
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -99,7 +99,8 @@ def data_parallel_costs(
         if structure.sharding == "zero3":
             forward, backward, exposed = _fully_sharded(
                 cluster, stack, site, per_layer, heaviest - layers.first * per_layer,
-                layers.first.astype(np.float64), tp, pp, group, forward, backward, num_micro_batches,
+                layers.first.astype(np.float64), tp, pp, group, forward, backward,
+                num_micro_batches,
             )  # fmt: skip
         else:
             exposed = _once_a_step(
@@ -218,12 +219,10 @@ def _fully_sharded(
     weights for the step (PyTorch FSDP2 `reshard_after_forward` under pipeline parallelism), so
     there the traffic occurs once a step. Embedding and head gather once a step, exposed.
     """
-    gather = collective_seconds(
-        cluster, "all_gather", layer_parameters * stack.parameter_gather_bytes, group, tp
-    ) * site.communication
-    scatter = collective_seconds(
-        cluster, "reduce_scatter", layer_parameters * stack.gradient_reduce_bytes, group, tp
-    ) * site.communication
+    traffic = replica_traffic(
+        cluster, stack, site, "zero3", layers=np.ones_like(tp),
+        layer_parameters=layer_parameters, end_parameters=end_parameters, tp=tp, group=group,
+    )  # fmt: skip
     slow = stack.overlap.slow_down
     hide = stack.overlap.dp_gather
 
@@ -232,14 +231,14 @@ def _fully_sharded(
         return compute_s + traffic_s - hidden + (slow - 1.0) * hidden
 
     staged = pp > 1.0
-    forward = np.where(staged, forward_s, beside(forward_s, gather))
-    backward = np.where(staged, backward_s, beside(backward_s, gather + scatter))
-    ends = collective_seconds(
-        cluster, "all_gather", end_parameters * stack.parameter_gather_bytes, group, tp
-    ) + collective_seconds(
-        cluster, "reduce_scatter", end_parameters * stack.gradient_reduce_bytes, group, tp
+    forward = np.where(staged, forward_s, beside(forward_s, traffic.gather_s))
+    both = traffic.gather_s + traffic.reduce_s
+    backward = np.where(staged, backward_s, beside(backward_s, both))
+    ends = traffic.gather_open_s + traffic.reduce_open_s
+    ends = ends * np.where(staged, 1.0, num_micro_batches)
+    once = exposed_seconds(
+        layers_on_first * traffic.gather_s, hide, layers_on_first * forward_s, slow
+    ) + exposed_seconds(
+        layers_on_first * traffic.reduce_s, hide, layers_on_first * backward_s, slow
     )
-    ends = ends * site.communication * np.where(staged, 1.0, num_micro_batches)
-    once = layers_on_first * (gather + scatter)
-    window = WINDOW * layers_on_first * (forward_s + backward_s) * hide
-    return forward, backward, ends + np.where(staged, np.maximum(once - window, 0.0), 0.0)
+    return forward, backward, ends + np.where(staged, once, 0.0)
