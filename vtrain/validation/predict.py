@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.estimate import estimate, step_seconds
+from vtrain.estimate import step_seconds
 from vtrain.plan import PlanTable
 from vtrain.site import SHIPPED, SiteFactors
 from vtrain.validation.setup import cluster_of
@@ -71,16 +71,3 @@ def predicted_seconds(
             seq_length=batch.seq_length, site=site,
         )  # fmt: skip
     return out
-
-
-def predicted_memory(groups: Sequence[Batch], count: int) -> tuple[Array, Array]:
-    """Return peak bytes of every row and their share of the device's memory, [count] each."""
-    peak, share = np.full(count, np.nan), np.full(count, np.nan)
-    for batch in groups:
-        answer = estimate(
-            batch.architecture, batch.cluster, batch.stack, batch.plans,
-            seq_length=batch.seq_length,
-        )  # fmt: skip
-        peak[batch.rows] = answer.mem_peak_bytes
-        share[batch.rows] = answer.mem_peak_bytes / batch.cluster.device.memory_bytes
-    return peak, share

@@ -1,0 +1,119 @@
+"""The report as text, as JSON and as one line a row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from vtrain.validation.score import RowResult
+
+if TYPE_CHECKING:
+    from vtrain.validation.score import Entry, Report
+
+SCHEMA_VERSION = 1
+_COLUMNS = (
+    "source", "GPU", "framework", "judged", "MAPE", "median", "p90", "bias", "in 90 %",
+    "half-width", "memory", "regret", "p90", "random",
+)  # fmt: skip
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """Return the documented JSON document; percentages rounded to 1e-3."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "zero_shot": [_entry_json(entry, few_shot=False) for entry in report.zero_shot],
+        "few_shot": [_entry_json(entry, few_shot=True) for entry in report.few_shot],
+    }
+
+
+def _entry_json(entry: Entry, *, few_shot: bool) -> dict[str, Any]:
+    out = {key: _rounded(value) for key, value in asdict(entry).items()}
+    if not few_shot:
+        del out["time_mape_range_pct"]
+    return out
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, tuple | list):
+        return [_rounded(item) for item in value]
+    return value
+
+
+def report_text(report: Report) -> str:
+    """Return the report as plain text tables, percentages."""
+    blocks = [_table("Zero-shot: nothing fitted on the source that is judged", report.zero_shot)]
+    if report.few_shot:
+        blocks.append(
+            _table(
+                "Few-shot: site factors fitted to a few rows, the others judged (mean over seeds)",
+                report.few_shot,
+            )
+        )
+    blocks.append(_skips(report.zero_shot))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _table(title: str, entries: tuple[Entry, ...]) -> str:
+    lines = [_COLUMNS, *(_cells(entry) for entry in entries if entry.judged)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(_COLUMNS))]
+    rows = [
+        "  ".join(
+            cell.ljust(width) if i < 3 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    return "\n".join([title, *rows])
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    regret = _number(entry.plan_regret_median_pct)
+    return (
+        entry.source,
+        entry.gpu,
+        entry.framework,
+        str(entry.judged),
+        _number(entry.time_mape_pct),
+        _number(entry.time_median_ape_pct),
+        _number(entry.time_p90_ape_pct),
+        _number(entry.time_bias_pct, sign=True),
+        _number(entry.interval_coverage_pct),
+        _number(entry.interval_half_width_pct),
+        _number(entry.memory_mape_pct),
+        f"{regret} ({entry.regret_groups})" if entry.regret_groups else "-",
+        _number(entry.plan_regret_p90_pct),
+        _number(entry.random_regret_median_pct),
+    )
+
+
+def _number(value: float | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "-"
+    return f"{value:+.1f}" if sign else f"{value:.1f}"
+
+
+def _skips(entries: tuple[Entry, ...]) -> str:
+    lines = []
+    for entry in entries:
+        if entry.skipped:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in entry.skipped.items())
+            lines.append(f"{entry.source} {entry.gpu} {entry.framework}: {reasons}")
+    return "\n".join(["Rows not judged", *lines]) if lines else ""
+
+
+def rows_csv(report: Report) -> str:
+    """Return one line a judged row; it repeats measured values, so it is not for publication."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([item.name for item in fields(RowResult)])
+    for row in report.rows:
+        writer.writerow([_plain(getattr(row, item.name)) for item in fields(RowResult)])
+    return stream.getvalue()
+
+
+def _plain(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value
