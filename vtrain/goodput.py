@@ -32,14 +32,15 @@ PUBLISHED_FAILURES."""
 
 RESTART_S = 600.0
 """Seconds from failure to training again: detection, diagnosis, node replacement, loading.
-MegaScale (arXiv 2402.15627, section 6.3) finds and diagnoses a failure in under 10 minutes on
-average; a 504-GPU B200 cluster retries after a median of 11 minutes (interquartile 10 to 11)."""
+MegaScale (arXiv 2402.15627) finds and diagnoses a failure in under 10 minutes on average; a
+504-GPU B200 cluster retries after a median of 11 minutes, interquartile 10 to 11 (arXiv
+2605.09370)."""
 
 CHECKPOINT_BYTES_PER_S_PER_GPU = 20e9 / 256
 """Checkpoint write rate a GPU: 20 GB/s for a scalable unit of 32 nodes with 8 GPUs, the write
-rate NVIDIA asks of standard storage (DGX SuperPOD reference architecture for DGX H100,
-RA-11333-001, storage performance table). Training waits for the write; asynchronous writers wait
-less."""
+rate of the "better" of three storage classes (DGX SuperPOD reference architecture for DGX H100,
+RA-11333-001, table 6; "good" 7, "best" 62 GB/s). Training waits for the write; asynchronous
+writers wait less."""
 
 CHECKPOINT_BYTES_PER_PARAMETER = 12.0
 """fp32 master weights and the two Adam moments; the bf16 copy is made from the master."""
@@ -63,8 +64,8 @@ _BELOW_ONE = 1.0 - 2.0**-53
 def optimal_interval_share(write_share: ArrayLike) -> NDArray[np.float64]:
     """Return the best checkpoint interval as a share of the mean time between failures.
 
-    Solves log(1 - x) + x = -d; Newton from a two-term start reaches 1e-12 in three steps for any
-    d.
+    Solves log(1 - x) + x = -d; Newton from a two-term start is within 1e-8 after three steps for
+    any d.
 
     Args:
         write_share: d, checkpoint write time over mean time between failures, any shape.
@@ -73,9 +74,10 @@ def optimal_interval_share(write_share: ArrayLike) -> NDArray[np.float64]:
         x in [0, 1), same shape.
     """
     d = np.asarray(write_share, dtype=np.float64)
-    # 1 - x = -W0(-exp(-1 - d)): sqrt(2 d) - 2 d / 3 for small d, 1 - exp(-1 - d) for large.
+    # 1 - x = -W0(-exp(-1 - d)): sqrt(2 d) - 2 d / 3 for small d, one fixed-point step for large.
     root = np.sqrt(2.0 * d)
-    x = np.where(d < 0.5, root - root * root / 3.0, -np.expm1(-1.0 - d))
+    rest = np.exp(-1.0 - d)
+    x = np.where(d < 0.3, root - root * root / 3.0, 1.0 - rest * np.exp(rest))
     for _ in range(_NEWTON_STEPS):
         x = np.clip(x, _TINY, _BELOW_ONE)
         x = x + (np.log1p(-x) + x + d) * (1.0 - x) / x

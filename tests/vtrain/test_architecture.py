@@ -67,8 +67,13 @@ def test_flops_follow_megatron() -> None:
     without it three quarters of that."""
     model, seq, batch = gpt(96, 12288, 96, 51200, 2048), 2048, 1536
     layers, hidden, vocab = 96, 12288, 51200
-    full = 96 * batch * seq * layers * hidden**2 * (
-        1 + seq / (6 * hidden) + vocab / (16 * layers * hidden)
+    full = (
+        96
+        * batch
+        * seq
+        * layers
+        * hidden**2
+        * (1 + seq / (6 * hidden) + vocab / (16 * layers * hidden))
     )
     # Eq. 3 takes the head's backward as twice its forward and recomputes the layers only.
     head = 6 * batch * seq * hidden * vocab
