@@ -78,11 +78,16 @@ class StateBytes:
         optimizer: master weights and moments; divided from zero1 on.
         transient_gradients: gradients alive only during backward (nanotron's bf16 `.grad`).
         step_copies: copies made during the optimizer step, divided like the optimizer state.
+        step_copies_flat: the copies are single huge tensors, which find no room in the segments
+            that activations leave behind: the allocator reserves them on top.
         gradients_sharded_from: first sharding level that divides the accumulation buffer.
         sharded_weights: the shard of the computing copy that zero3 keeps; 0 where the fp32
             master weights are the parameter itself (PyTorch FSDP).
         fp8_copies: bytes a matrix weight adds where the precision is fp8 (cast and transposed
             copies that live through the step).
+        weight_gradient_buffers: bytes a matrix weight of one layer costs in buffers that stand in
+            for its gradient, and of the output matrix while the loss runs backward (gradient
+            accumulation fused into the product needs one placeholder a shape).
         sharding_group: ranks one shard set spans at most (hybrid sharding); 0: all replicas.
     """
 
@@ -91,9 +96,11 @@ class StateBytes:
     optimizer: float = 12.0
     transient_gradients: float = 0.0
     step_copies: float = 0.0
+    step_copies_flat: bool = False
     gradients_sharded_from: str = "zero2"
     sharded_weights: float = 2.0
     fp8_copies: float = 0.0
+    weight_gradient_buffers: float = 0.0
     sharding_group: int = 0
 
     def __post_init__(self) -> None:
@@ -126,6 +133,10 @@ class ActivationBytes:
         gathered_inputs_kept: sequence parallelism keeps the gathered inputs of the two column
             projections whole, instead of their shards.
         linear_input: bytes of one element of a kept linear input (1 where fp8 inputs are kept).
+        pipeline_outputs_kept: a stage keeps its outputs until their backward pass (Megatron-LM
+            frees their data once they are sent).
+        compiled: layers are compiled, so that only what the backward pass reads is kept (a
+            recomputation policy alone keeps what it names, read or not).
         selective: what selective recomputation recomputes, out of SELECTIVE_MODULES.
         stream_gradients: gradients of the residual stream alive while one layer runs backward.
         whole_buffers: hidden-size buffers never divided by tp while a layer runs backward under
@@ -136,6 +147,8 @@ class ActivationBytes:
     score_bytes: float = 2.0
     gathered_inputs_kept: bool = False
     linear_input: float = 2.0
+    pipeline_outputs_kept: bool = False
+    compiled: bool = False
     selective: tuple[str, ...] = ("attention",)
     stream_gradients: float = 2.0
     whole_buffers: float = 2.0
@@ -160,19 +173,22 @@ class Gathering:
     """How zero3 brings sharded weights back while it computes.
 
     Attributes:
-        layers_ahead: layers whose weights are whole at one time (the running one and those
-            prefetched).
+        layers_ahead: layers whose weights are whole at one time during backward (the running
+            one and those prefetched).
         weights: bytes a gathered parameter.
-        gradients: bytes a parameter of a gradient before it is reduced to its shard.
+        gradients: bytes a parameter of a gradient before it is reduced.
+        reduction: bytes a parameter of the copy that is reduced (fp32), one layer at a time.
         ends_stay: embedding and head stay whole from forward to backward (one root unit).
-        layers_stay_with_pipeline: with pp > 1 no layer is sharded again between micro-batches.
+        accumulated: bytes a parameter of whole gradients kept between the micro-batches of a
+            pipeline, where weights stay whole as well; 0 where every micro-batch reduces.
     """
 
     layers_ahead: float = 2.0
     weights: float = 2.0
     gradients: float = 2.0
+    reduction: float = 4.0
     ends_stay: bool = True
-    layers_stay_with_pipeline: bool = False
+    accumulated: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse negative bytes.

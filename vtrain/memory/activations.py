@@ -102,6 +102,8 @@ def layer_activations(
     modules = stack.activations.selective
     if "every-second-matmul" in modules:
         parts = _every_second_matmul(architecture)
+        if stack.activations.compiled:
+            del parts["mlp output"]
     else:
         dropped = {name for module in modules for name in _DROPPED[module]}
         parts = {name: value for name, value in everything.items() if name not in dropped}
@@ -164,7 +166,8 @@ def _every_second_matmul(a: Architecture) -> dict[str, TokenBytes]:
     """Torchtitan's selective option: every second matrix product and the attention output.
 
     `torchtitan/distributed/activation_checkpoint.py`: of the seven products of a gated block the
-    outputs of query, value, first and last feed-forward product stay.
+    outputs of query, value, first and last feed-forward product stay. The last one is read by
+    nobody in the backward pass, so a compiled layer drops it.
     """
     return {
         "layer input": TokenBytes(stream=ELEMENT * a.hidden_size),

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 STANDING = ("weights", "gradients", "optimizer", "buffers")
 AT_MOMENT = {
-    "backward": (*STANDING, "backward_gradients", "activations", "gathered", "backward"),
-    "loss": (*STANDING, "backward_gradients", "activations", "gathered", "loss"),
+    "backward": (*STANDING, "backward_gradients", "activations", "backward"),
+    "loss": (*STANDING, "backward_gradients", "activations", "loss"),
     "optimizer step": (*STANDING, "optimizer_step"),
 }
 
@@ -81,7 +81,7 @@ def memory_breakdown(
     """
     layers = layers_of_stages(architecture, stack.layer_split, plan.pp, plan.virtual_stages)
     memory, depth = every_stage(architecture, stack, plan, seq_length=seq_length)
-    peaks = memory.peak()
+    peaks, reserved = memory.peak(), memory.reserved(stack)
     heaviest = int(peaks.argmax())
     moments = np.stack(memory.moments())
     result = []
@@ -102,7 +102,7 @@ def memory_breakdown(
                     for name, value in zip(MOMENTS, moments[:, stage], strict=True)
                 },
                 peak_bytes=peak,
-                reserved_bytes=peak * stack.reserved_over_allocated,
+                reserved_bytes=float(reserved[stage]),
                 context_bytes=stack.context_bytes,
                 heaviest=stage == heaviest,
             )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vtrain.stack import Stack
 
     Floats = npt.NDArray[np.float64]
+    IntArray = npt.NDArray[np.int64]
 
 STAGES = ("first", "middle", "last")
 
@@ -79,23 +80,29 @@ def peak_memory(
     shared = shared_terms(architecture, stack, structure, sizes, seq_length)
     single = (stages == 1).astype(np.float64)
 
-    def peak(place: Place) -> Floats:
-        return stage_memory(architecture, stack, structure, shared, place).peak()
+    def place(stage: Floats | float, held: IntArray, ends: tuple[Floats | float, ...]) -> Place:
+        return Place(stage, held.astype(np.float64), *ends)
 
-    first = peak(Place(0.0, layers.first.astype(np.float64), 1.0, single))
-    middle = peak(Place(1.0, layers.second.astype(np.float64), 0.0, 0.0))
+    places = [
+        place(0.0, layers.first, (1.0, single)),
+        place(1.0, layers.second, (0.0, 0.0)),
+        place(sizes.pp - 1.0, layers.last, (single, 1.0)),
+    ]
     if np.any(layers.middle != layers.second):
         # Only splits that are not front-loaded have a later inner stage with more layers.
-        index = layers.middle_index.astype(np.float64)
-        later = peak(Place(index, layers.middle.astype(np.float64), 0.0, 0.0))
-        middle = np.maximum(middle, later)
-    middle = np.where(stages > 2, middle, 0.0)
-    last = peak(Place(sizes.pp - 1.0, layers.last.astype(np.float64), single, 1.0))
-    peak_bytes = np.maximum(np.maximum(first, middle), last)
-    heaviest = np.where(first >= peak_bytes, 0, np.where(middle >= peak_bytes, 1, 2))
+        places.append(place(layers.middle_index.astype(np.float64), layers.middle, (0.0, 0.0)))
+    memories = [stage_memory(architecture, stack, structure, shared, where) for where in places]
+    peaks = [memory.peak() for memory in memories]
+    inner = np.where(stages > 2, peaks[1] if len(peaks) == 3 else np.maximum(*peaks[1::2]), 0.0)
+    peak_bytes = np.maximum(np.maximum(peaks[0], inner), peaks[2])
+    heaviest = np.where(peaks[0] >= peak_bytes, 0, np.where(inner >= peak_bytes, 1, 2))
+    if stack.state.step_copies_flat:
+        reserved = np.maximum.reduce([memory.reserved(stack) for memory in memories])
+    else:
+        reserved = peak_bytes * stack.reserved_over_allocated
     return PeakMemory(
         peak_bytes=peak_bytes.reshape(shape),
         heaviest_stage=heaviest.astype(np.int8).reshape(shape),
-        first_stage_bytes=first.reshape(shape),
-        reserved_bytes=(peak_bytes * stack.reserved_over_allocated).reshape(shape),
+        first_stage_bytes=peaks[0].reshape(shape),
+        reserved_bytes=reserved.reshape(shape),
     )

@@ -61,6 +61,7 @@ class Shared:
         layer_kept: one layer's activations of one micro-batch.
         layer_backward: what one layer adds while it runs backward (gradients of activations,
             recomputed activations, gathered inputs).
+        whole: gathered inputs and unscattered gradients of one product.
         stream: the residual stream of one micro-batch on one rank.
         embedding_kept: what the embedding keeps for one micro-batch.
         logits: the loss at its peak.
@@ -71,6 +72,7 @@ class Shared:
     parameters: RankParameters
     layer_kept: Floats
     layer_backward: Floats
+    whole: Floats | float
     stream: Floats
     embedding_kept: Floats
     logits: Floats
@@ -91,9 +93,8 @@ class StageMemory:
         buffers: communication buckets and framework buffers.
         backward_gradients: gradients alive only from forward to the end of backward.
         activations: kept for all micro-batches in flight.
-        gathered: weights (and their gradients) made whole under zero3.
-        backward: working memory of the layer that runs backward.
-        loss: what the output layer keeps and the logits at their peak.
+        backward: working memory of the layer that runs backward, with what zero3 gathers.
+        loss: what the output layer keeps and the logits at their peak, likewise.
         optimizer_step: copies made during the step.
     """
 
@@ -104,7 +105,6 @@ class StageMemory:
     buffers: Floats
     backward_gradients: Floats
     activations: Floats
-    gathered: Floats | float
     backward: Floats
     loss: Floats
     optimizer_step: Floats
@@ -117,13 +117,21 @@ class StageMemory:
     def moments(self) -> tuple[Floats, Floats, Floats]:
         """Bytes allocated at each of MOMENTS."""
         standing = self.standing
-        forward = standing + self.activations + self.gathered + self.backward_gradients
+        forward = standing + self.activations + self.backward_gradients
         return forward + self.backward, forward + self.loss, standing + self.optimizer_step
 
     def peak(self) -> Floats:
         """Bytes allocated at the worst moment."""
         backward, loss, step = self.moments()
         return np.maximum(np.maximum(backward, loss), step)
+
+    def reserved(self, stack: Stack) -> Floats:
+        """Bytes the allocator holds after the worst moment."""
+        if not stack.state.step_copies_flat:
+            return self.peak() * stack.reserved_over_allocated
+        backward, loss, _ = self.moments()
+        apart = np.maximum(backward, loss) + self.optimizer_step
+        return apart * stack.reserved_over_allocated
 
     def row(self, index: int) -> StageMemory:
         """Return one row, every item a 0-d array."""
@@ -178,9 +186,10 @@ def shared_terms(
         stream=facts.stream_gradients * ELEMENT * h,
     )
     backward = held(gradients + layer.recomputed)
-    if sequence_parallel:
-        whole = facts.whole_buffers * ELEMENT * h
-        backward = backward + np.where(sizes.tp > 1, tokens * whole, 0.0)
+    whole: Floats | float = 0.0
+    if sequence_parallel and facts.whole_buffers:
+        whole = np.where(sizes.tp > 1, tokens * (facts.whole_buffers * ELEMENT * h), 0.0)
+        backward = backward + whole
     parameters = rank_parameters(a, stack.vocab_multiple, sizes.tp)
     replicas = sizes.dp * sizes.cp
     if stack.state.sharding_group:
@@ -190,6 +199,7 @@ def shared_terms(
         parameters=parameters,
         layer_kept=held(layer.kept),
         layer_backward=backward,
+        whole=whole,
         stream=stream_tokens * (ELEMENT * h),
         embedding_kept=stream_tokens * (MASK * h if stack.dropout else 0.0),
         logits=tokens * parameters.vocab_rows * stack.loss_memory_bytes_per_logit,
@@ -220,7 +230,7 @@ def stage_memory(
         weights = weights + state.fp8_copies * place.layers * p.layer_matrices
     divided = level >= SHARDING.index(state.gradients_sharded_from)
     gradients = parameters * (state.gradients / (shards if divided else 1.0))
-    buffers = np.full_like(parameters, stack.buffer_bytes)
+    buffers = stack.buffer_bytes + state.weight_gradient_buffers * p.layer_matrices
     if stack.bucket_parameters_max:
         bucket = np.minimum(parameters, stack.bucket_parameters_max)
         buffers = buffers + np.where(sizes.dp > 1, bucket * stack.bucket_bytes_per_parameter, 0.0)
@@ -228,10 +238,14 @@ def stage_memory(
     activations = layer_batches * shared.layer_kept
     if stack.dropout:
         activations = activations + micro_batches * place.embedding * shared.embedding_kept
+    if stack.activations.pipeline_outputs_kept:
+        activations = activations + micro_batches * (1.0 - place.head) * shared.stream
     # A pipeline stage receives activations and gradients into buffers of its own.
     backward = shared.layer_backward + np.where(sizes.pp > 1, 2.0 * shared.stream, 0.0)
+    gathered_layer, gathered_loss = _gathered(stack, structure, shared, place)
     # Final norm input and output are kept for the one micro-batch whose loss is computed.
-    loss = place.head * (2.0 * shared.stream + shared.logits)
+    output = state.weight_gradient_buffers * architecture.hidden_size * p.vocab_rows
+    loss = place.head * (2.0 * shared.stream + shared.whole + shared.logits + output)
     return StageMemory(
         parameters=parameters,
         weights=weights,
@@ -240,27 +254,32 @@ def stage_memory(
         buffers=buffers,
         backward_gradients=parameters * state.transient_gradients,
         activations=activations,
-        gathered=_gathered(stack, level, shared, place),
-        backward=backward,
-        loss=loss,
+        backward=backward + gathered_layer,
+        loss=loss + gathered_loss,
         optimizer_step=parameters * (state.step_copies / shards),
     )
 
 
-def _gathered(stack: Stack, level: int, shared: Shared, place: Place) -> Floats | float:
-    """Whole weights and gradients of the units that zero3 has gathered at one time."""
-    if level < 3:
-        return 0.0
+def _gathered(
+    stack: Stack, structure: Structure, shared: Shared, place: Place
+) -> tuple[Floats | float, Floats | float]:
+    """Return what zero3 has made whole while a layer and while the loss runs backward."""
+    if structure.sharding != "zero3":
+        return 0.0, 0.0
     how, p = stack.gathering, shared.parameters
-    both = how.weights + how.gradients
-    layers = np.minimum(place.layers, how.layers_ahead) * how.weights + how.gradients
-    if how.layers_stay_with_pipeline:
-        layers = np.where(shared.sizes.pp > 1, place.layers * both, layers)
-    gathered = layers * p.layer
-    if how.ends_stay:
-        head = p.head - p.tied_head * place.embedding
-        gathered = gathered + both * (p.embedding * place.embedding + head * place.head)
-    return np.where(shared.shards > 1, gathered, 0.0)
+    head = (p.head - p.tied_head * place.embedding) * place.head
+    ends = (p.embedding * place.embedding + head) * how.weights if how.ends_stay else 0.0
+    always = ends + head * how.gradients
+    running = np.minimum(place.layers, how.layers_ahead) * how.weights + how.gradients
+    at_loss: Floats | float = how.weights
+    if how.accumulated:
+        # Between the micro-batches of a pipeline nothing is sharded again.
+        staying = place.layers * (how.weights + how.accumulated)
+        running = np.where(shared.sizes.pp > 1, staying, running)
+        at_loss = np.where(shared.sizes.pp > 1, staying, at_loss)
+    sharded = shared.shards > 1
+    backward = always + (running + how.reduction) * p.layer
+    return np.where(sharded, backward, 0.0), np.where(sharded, always + at_loss * p.layer, 0.0)
 
 
 def in_flight(
