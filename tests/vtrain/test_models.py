@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,16 @@ def test_names_and_aliases_in_any_case() -> None:
     """A model answers to its aliases, whatever the case, and aliases are unambiguous."""
     assert load_model("Llama-2-70B") == load_model("llama2-70b")
     assert load_model("LLAMA3.1-405B").name == "llama3-405b"
+
+
+def test_aliases_are_unambiguous() -> None:
+    """No alias is another model's name or alias."""
+    seen = set(model_names())
+    for item in (files("vtrain") / "data" / "models").iterdir():
+        for alias in tomllib.loads(item.read_text(encoding="utf-8")).get("aliases", []):
+            assert alias == alias.lower()
+            assert alias not in seen
+            seen.add(alias)
 
 
 def test_unknown_model_names_the_nearest() -> None:
