@@ -150,9 +150,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     Rule(
         name="sequence-by-tp",
         source="Megatron-LM megatron/training/arguments.py (sequence parallel)",
-        holds=lambda c, t: (
-            ~np.asarray(t.sequence_parallel) | _divides(c.seq_length, t.tp * t.cp)
-        ),
+        holds=lambda c, t: ~np.asarray(t.sequence_parallel) | _divides(c.seq_length, t.tp * t.cp),
         complaint=lambda c, p: (
             f"with sequence parallelism tp x cp = {p.tp * p.cp} must divide the sequence length "
             f"{c.seq_length}; nearest valid: "
@@ -170,8 +168,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         source="a learned position table has no row beyond its length",
         holds=lambda c, t: np.broadcast_to(
             np.asarray(
-                c.architecture.position != "learned"
-                or c.seq_length <= c.architecture.max_positions
+                c.architecture.position != "learned" or c.seq_length <= c.architecture.max_positions
             ),
             np.shape(t.tp),
         ),
@@ -234,8 +231,11 @@ def check_plan(context: Context, plan: Plan) -> None:
         if not bool(rule.holds(context, table)[0]):
             raise UserInputError(rule.complaint(context, plan))
     m = plan.num_micro_batches
-    if not bool(micro_batches_mask(context.stack, table.pp, table.virtual_stages,
-                                   table.num_micro_batches)[0]):
+    if not bool(
+        micro_batches_mask(context.stack, table.pp, table.virtual_stages, table.num_micro_batches)[
+            0
+        ]
+    ):
         if plan.virtual_stages > 1 and m % plan.pp:
             near = max(1, round(m / plan.pp)) * plan.pp
             batch = near * plan.dp * plan.micro_batch_size

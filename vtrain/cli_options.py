@@ -1,0 +1,216 @@
+"""Options that several commands share, and how they become a design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from vtrain.architecture import Architecture
+    from vtrain.hardware import Cluster
+    from vtrain.plan import Plan
+    from vtrain.site import SiteFactors
+    from vtrain.stack import Stack
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_STACK = "megatron-core-2025"
+DEFAULT_SEQ_LENGTH = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """What is trained, where and with what: everything but the plan."""
+
+    architecture: Architecture
+    cluster: Cluster
+    stack: Stack
+    site: SiteFactors
+    seq_length: int
+
+
+def _apply(options: list[Callable[[F], F]], function: F) -> F:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def setting_options(function: F) -> F:
+    """Add --model, --cluster, --stack, --seq and --site."""
+    return _apply(
+        [
+            click.option(
+                "--model",
+                metavar="NAME|FILE",
+                help="A shipped model, a Hugging Face config.json, a Megatron-LM argument "
+                "file, a torchtitan TOML, or one of vtrain's own files.",
+            ),
+            click.option(
+                "--cluster",
+                metavar="NAME|FILE",
+                default="h100-sxm-80g",
+                show_default=True,
+                help="Where it runs.",
+            ),
+            click.option(
+                "--stack",
+                metavar="NAME|FILE",
+                default=DEFAULT_STACK,
+                show_default=True,
+                help="Training software.",
+            ),
+            click.option(
+                "--seq",
+                "seq_length",
+                type=int,
+                metavar="TOKENS",
+                help="Sequence length; the model file's own, else 4096.",
+            ),
+            click.option(
+                "--site", metavar="FILE", help="Site factors written by `vtrain calibrate`."
+            ),
+        ],
+        function,
+    )
+
+
+def plan_options(function: F) -> F:
+    """Add the degrees of one plan."""
+    whole = click.IntRange(min=1)
+    return _apply(
+        [
+            click.option(
+                "--gpus",
+                type=whole,
+                metavar="N",
+                help="GPUs; data parallelism takes what tp x cp x pp leaves.",
+            ),
+            click.option(
+                "--tp", type=whole, default=1, show_default=True, help="Tensor-parallel degree."
+            ),
+            click.option("--pp", type=whole, default=1, show_default=True, help="Pipeline stages."),
+            click.option(
+                "--cp", type=whole, default=1, show_default=True, help="Context-parallel degree."
+            ),
+            click.option(
+                "--vpp",
+                "virtual_stages",
+                type=whole,
+                default=1,
+                show_default=True,
+                help="Virtual stages (interleaving).",
+            ),
+            click.option(
+                "--micro-batch",
+                "micro_batch_size",
+                type=whole,
+                default=1,
+                show_default=True,
+                help="Sequences of one micro-batch.",
+            ),
+            click.option(
+                "--global-batch",
+                "global_batch_size",
+                type=whole,
+                metavar="SEQUENCES",
+                help="Sequences of one step.",
+            ),
+            click.option(
+                "--recompute",
+                type=click.Choice(["none", "selective", "full"]),
+                help="Activation recomputation; the stack's habit.",
+            ),
+            click.option(
+                "--sharding",
+                type=click.Choice(["none", "zero1", "zero2", "zero3"]),
+                help="Sharding over replicas; the stack's habit.",
+            ),
+            click.option(
+                "--sequence-parallel/--no-sequence-parallel",
+                default=None,
+                help="Split activations between blocks over tp; the stack's habit.",
+            ),
+            click.option(
+                "--schedule",
+                type=click.Choice(["1f1b", "gpipe", "zb-h1"]),
+                default="1f1b",
+                show_default=True,
+                help="Pipeline schedule.",
+            ),
+        ],
+        function,
+    )
+
+
+def load_setting(
+    *, model: str | None, cluster: str, stack: str, seq_length: int | None, site: str | None
+) -> Setting:
+    """Read the files behind the options of `setting_options`.
+
+    Raises:
+        UserInputError: when something is missing or unknown.
+    """
+    from vtrain.calibrate import load_site
+    from vtrain.errors import UserInputError
+    from vtrain.formats import load_architecture
+    from vtrain.presets import load_cluster, load_stack
+    from vtrain.site import SHIPPED
+
+    if model is None:
+        raise UserInputError("--model is needed", hint="for example --model llama3-8b")
+    architecture, own_length = load_architecture(model)
+    length = seq_length or own_length or DEFAULT_SEQ_LENGTH
+    if length < 1:
+        raise UserInputError(f"--seq must be at least 1, got {length}")
+    return Setting(
+        architecture=architecture,
+        cluster=load_cluster(cluster),
+        stack=load_stack(stack),
+        site=load_site(site) if site else SHIPPED,
+        seq_length=length,
+    )
+
+
+def build_plan(setting: Setting, **options: Any) -> Plan:
+    """Turn the options of `plan_options` into a plan that its framework would accept.
+
+    Raises:
+        UserInputError: with the broken rule and the nearest valid choice.
+    """
+    from vtrain.errors import UserInputError
+    from vtrain.plan import Plan
+    from vtrain.validity import Context, check_plan
+
+    gpus, tp, pp, cp = (options[key] for key in ("gpus", "tp", "pp", "cp"))
+    if gpus is None:
+        raise UserInputError("--gpus is needed", hint=f"for example --gpus {tp * pp * cp}")
+    if options["global_batch_size"] is None:
+        raise UserInputError("--global-batch is needed", hint="for example --global-batch 1024")
+    shards = tp * pp * cp
+    if gpus % shards:
+        near = max(1, round(gpus / shards)) * shards
+        raise UserInputError(
+            f"tp x cp x pp = {tp} x {cp} x {pp} = {shards} must divide gpus={gpus}",
+            hint=f"nearest valid: gpus={near}",
+        )
+    sequence_parallel = options["sequence_parallel"]
+    if sequence_parallel is None:
+        sequence_parallel = setting.stack.default_sequence_parallel and tp > 1
+    plan = Plan(
+        tp=tp, cp=cp, pp=pp, dp=gpus // shards, virtual_stages=options["virtual_stages"],
+        micro_batch_size=options["micro_batch_size"],
+        global_batch_size=options["global_batch_size"],
+        recompute=options["recompute"] or setting.stack.default_recompute,
+        sharding=options["sharding"] or setting.stack.default_sharding,
+        sequence_parallel=sequence_parallel, schedule=options["schedule"],
+    )  # fmt: skip
+    check_plan(
+        Context(
+            architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
+            seq_length=setting.seq_length,
+        ),
+        plan,
+    )  # fmt: skip
+    return plan

@@ -1,0 +1,231 @@
+"""Plans of a model ranked by time and cost, with the verdict on their memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vtrain.enumeration import default_space, enumerate_plans
+from vtrain.errors import InfeasibleError, UserInputError
+from vtrain.estimate import Estimate, estimate
+from vtrain.goodput import goodput
+from vtrain.memory import memory_limit_bytes
+from vtrain.memory.verdict import SHARE_FITS, SHARE_TIGHT, VERDICTS
+from vtrain.plan import PlanTable
+from vtrain.training_run import TrainingRun, training_run
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from vtrain.cli_options import Setting
+    from vtrain.stack import Stack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankedPlans:
+    """Plans in the order they should be read: by GPU count, then by step time.
+
+    Attributes:
+        plans: the table.
+        estimate: its times and memory, row by row.
+        run: the whole training run of each row, None without tokens.
+        word: position in VERDICTS of each row.
+        valid: plans enumerated, before any was left out.
+        fit: of them, plans that fit or are tight.
+    """
+
+    plans: PlanTable
+    estimate: Estimate
+    run: TrainingRun | None
+    word: npt.NDArray[np.int64]
+    valid: int
+    fit: int
+
+    def __len__(self) -> int:
+        """Return the number of rows kept."""
+        return len(self.plans)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many plans were valid and how many fit."""
+        return {"valid": self.valid, "fit": self.fit}
+
+    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> RankedPlans:
+        """Return some rows, in the order given."""
+        return RankedPlans(
+            plans=self.plans.take(rows), estimate=_take(self.estimate, rows),
+            run=None if self.run is None else _take(self.run, rows), word=self.word[rows],
+            valid=self.valid, fit=self.fit,
+        )  # fmt: skip
+
+    def row(self, i: int) -> dict[str, Any]:
+        """Return one plan with its figures as plain values."""
+        plan = self.plans.plan(i)
+        result = self.estimate
+        return {
+            "gpus": plan.gpus,
+            **{f.name: getattr(plan, f.name) for f in fields(plan)},
+            "step_time_s": float(result.step_time_s[i]),
+            "mfu": float(result.mfu[i]),
+            "tokens_per_s": float(result.tokens_per_s[i]),
+            "mem_peak_bytes": float(result.mem_peak_bytes[i]),
+            "mem_limit_bytes": float(result.mem_limit_bytes),
+            "verdict": VERDICTS[int(self.word[i])],
+            "days": None if self.run is None else float(self.run.wall_s[i]) / 86400.0,
+            "gpu_hours": None if self.run is None else float(self.run.gpu_hours[i]),
+            "cost_usd": None if self.run is None else float(self.run.cost_usd[i]),
+        }
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` plans of every GPU count."""
+        if top is None:
+            return [self.row(i) for i in range(len(self))]
+        seen: dict[int, int] = {}
+        chosen = []
+        for i, count in enumerate(self.plans.gpus.tolist()):
+            seen[count] = seen.get(count, 0) + 1
+            if seen[count] <= top:
+                chosen.append(self.row(i))
+        return chosen
+
+    def csv(self) -> str:
+        """Return every row as CSV text."""
+        rows = self.rows()
+        out = io.StringIO()
+        writer = csv.DictWriter(out, fieldnames=list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+        return out.getvalue()
+
+
+def rank_plans(
+    setting: Setting,
+    *,
+    gpus: tuple[int, ...],
+    global_batch_size: int,
+    tokens: float | None = None,
+    price_usd_per_gpu_hour: float,
+    pins: dict[str, Any] | None = None,
+    pareto: bool = False,
+    keep_misfits: bool = False,
+) -> RankedPlans:
+    """Enumerate, estimate and order every valid plan.
+
+    Args:
+        setting: architecture, cluster, stack, sequence length, site.
+        gpus: GPU counts; each a whole number of nodes.
+        global_batch_size: sequences of a step.
+        tokens: of the whole run, for days and dollars.
+        price_usd_per_gpu_hour: for dollars.
+        pins: values of `PlanSpace` to keep to.
+        pareto: keep only plans that none beats in both step time and GPU-time.
+        keep_misfits: keep plans that do not fit.
+
+    Raises:
+        UserInputError: when a GPU count is no whole number of nodes.
+        InfeasibleError: when no plan is valid, or none fits.
+    """
+    cluster, stack = setting.cluster, setting.stack
+    node = cluster.gpus_per_node
+    for count in gpus:
+        if (count > node and count % node) or count > cluster.max_gpus:
+            near = min(max(1, round(count / node)) * node, cluster.max_gpus)
+            raise UserInputError(
+                f"gpus={count} must be whole nodes of {node} and at most {cluster.max_gpus} on "
+                f"{cluster.name}",
+                hint=f"nearest valid: {near}",
+            )
+    space = replace(default_space(cluster, stack), **(pins or {}))
+    if not pins or "sharding" not in pins:
+        space = replace(space, sharding=tuple(dict.fromkeys((stack.default_sharding, "zero1"))))
+    plans, _ = enumerate_plans(
+        setting.architecture, cluster, stack=stack, seq_length=setting.seq_length,
+        gpus=np.array(gpus), global_batch_size=np.full(len(gpus), global_batch_size), space=space,
+    )  # fmt: skip
+    if not len(plans):
+        raise InfeasibleError(
+            f"no valid plan for {', '.join(map(str, gpus))} GPUs and global batch "
+            f"{global_batch_size}",
+            hint="free a pinned degree or take a batch with more divisors",
+        )
+    result = estimate(
+        setting.architecture, cluster, stack, plans, seq_length=setting.seq_length,
+        site=setting.site,
+    )  # fmt: skip
+    run = None
+    if tokens is not None:
+        run = training_run(
+            step_time_s=result.step_time_s, global_batch_size=plans.global_batch_size,
+            seq_length=setting.seq_length, gpus=plans.gpus, goodput=goodput(plans.gpus),
+            price_usd_per_gpu_hour=price_usd_per_gpu_hour, deadline_s=np.inf, tokens=tokens,
+        )  # fmt: skip
+    word = verdict_codes(result.mem_peak_bytes, cluster.device.memory_bytes, stack)
+    ranked = RankedPlans(
+        plans=plans,
+        estimate=result,
+        run=run,
+        word=word,
+        valid=len(plans),
+        fit=int((word < 2).sum()),
+    )
+    order = np.lexsort((result.mem_peak_bytes, result.step_time_s, plans.gpus))
+    ranked = ranked.take(order)
+    if not keep_misfits:
+        if not ranked.fit:
+            least = float(result.mem_peak_bytes.min())
+            limit = memory_limit_bytes(cluster.device.memory_bytes, stack)
+            raise InfeasibleError(
+                f"none of {len(plans)} valid plans fits: the leanest needs {least / 2**30:.1f} GiB "
+                f"of {limit / 2**30:.1f} GiB a GPU",
+                hint="more GPUs, or --all to see them",
+            )
+        ranked = ranked.take(ranked.word < 2)
+    return ranked.take(_pareto(ranked)) if pareto else ranked
+
+
+def verdict_codes(
+    mem_peak_bytes: npt.NDArray[np.float64], device_memory_bytes: float, stack: Stack
+) -> npt.NDArray[np.int64]:
+    """Return the position in VERDICTS of each peak."""
+    usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
+    bounds = np.array([SHARE_FITS, SHARE_TIGHT]) * usable
+    return np.searchsorted(bounds, mem_peak_bytes, side="left")
+
+
+def largest_micro_batches(ranked: RankedPlans) -> RankedPlans:
+    """Keep, for each layout, the plan with the largest micro-batch that fits and the fastest."""
+    plans = ranked.plans
+    fits = np.flatnonzero(ranked.word < 2)
+    layout = np.stack([
+        plans.tp, plans.cp, plans.pp, plans.dp, plans.virtual_stages, plans.recompute,
+        plans.sharding, plans.sequence_parallel,
+    ])[:, fits]  # fmt: skip
+    _, group = np.unique(layout, axis=1, return_inverse=True)
+    group = group.ravel()
+    keep = np.zeros(len(plans), dtype=bool)
+    for values in (-plans.micro_batch_size[fits], ranked.estimate.step_time_s[fits]):
+        order = np.lexsort((values, group))
+        firsts = order[np.unique(group[order], return_index=True)[1]]
+        keep[fits[firsts]] = True
+    return ranked.take(keep)
+
+
+def _pareto(ranked: RankedPlans) -> npt.NDArray[np.int64]:
+    """Return rows that no other row beats in both step time and GPU-seconds."""
+    time = ranked.estimate.step_time_s
+    work = time * ranked.plans.gpus
+    order = np.lexsort((work, time))
+    best = np.minimum.accumulate(work[order])
+    keep = np.concatenate([[True], work[order][1:] < best[:-1]])
+    return np.sort(order[keep])
+
+
+def _take(record: Any, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Any:
+    """Return a dataclass of arrays restricted to rows; scalars stay."""
+    values = {f.name: getattr(record, f.name) for f in fields(record)}
+    return type(record)(
+        **{k: v[rows] if isinstance(v, np.ndarray) and v.ndim else v for k, v in values.items()}
+    )

@@ -1,0 +1,136 @@
+"""`vtrain simulate`: one plan, its step time and memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from vtrain.cli_options import build_plan, load_setting, plan_options, setting_options
+
+if TYPE_CHECKING:
+    from vtrain.cli_options import Setting
+    from vtrain.plan import Plan
+
+
+@click.command("simulate")
+@setting_options
+@plan_options
+@click.option(
+    "--design",
+    "design_file",
+    metavar="FILE",
+    help="A best.toml, or a row (or document) of `vtrain-search --json`; - reads stdin.",
+)
+@click.option("--explain", is_flag=True, help="Say where time and memory go.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def simulate_command(design_file: str | None, explain: bool, as_json: bool, **options: Any) -> None:
+    """Predict step time, utilisation and memory of one plan."""
+    import json
+
+    setting, plan = _request(design_file, options)
+    document = simulation_document(setting, plan)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+        return
+    click.echo(_text(document))
+    if explain:
+        from vtrain.explain import explain_plan
+
+        click.echo(explain_plan(setting, plan))
+
+
+def _request(design_file: str | None, options: dict[str, Any]) -> tuple[Setting, Plan]:
+    """Return setting and plan from a design file or from the options."""
+    keys = ("model", "cluster", "stack", "seq_length", "site")
+    if design_file is None:
+        setting = load_setting(**{key: options.pop(key) for key in keys})
+        return setting, build_plan(setting, **options)
+    from vtrain.calibrate import load_site
+    from vtrain.cli_options import Setting
+    from vtrain.design_file import read_design
+    from vtrain.presets import load_cluster, load_stack
+    from vtrain.site import SHIPPED
+    from vtrain.validity import Context, check_plan
+
+    design = read_design(design_file)
+    setting = Setting(
+        architecture=design.architecture,
+        cluster=load_cluster(design.cluster),
+        stack=load_stack(design.stack),
+        site=load_site(options["site"]) if options["site"] else SHIPPED,
+        seq_length=design.seq_length,
+    )
+    context = Context(
+        architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
+        seq_length=setting.seq_length,
+    )  # fmt: skip
+    check_plan(context, design.plan)
+    return setting, design.plan
+
+
+def simulation_document(setting: Setting, plan: Plan) -> dict[str, Any]:
+    """Return what `--json` prints for one plan."""
+    from dataclasses import asdict
+
+    from vtrain.estimate import estimate
+    from vtrain.memory import verdict
+    from vtrain.plan import PlanTable
+
+    result = estimate(
+        setting.architecture, setting.cluster, setting.stack, PlanTable.from_plans([plan]),
+        seq_length=setting.seq_length, site=setting.site,
+    )  # fmt: skip
+    fit = verdict(
+        float(result.mem_peak_bytes[0]), setting.cluster.device.memory_bytes, setting.stack
+    )
+    arch = setting.architecture
+    return {
+        "schema_version": 1,
+        "model": arch.name or None,
+        "parameters": arch.parameters,
+        "cluster": setting.cluster.name,
+        "stack": setting.stack.name,
+        "seq_length": setting.seq_length,
+        "gpus": plan.gpus,
+        **asdict(plan),
+        "num_micro_batches": plan.num_micro_batches,
+        "step_time_s": float(result.step_time_s[0]),
+        "tokens_per_s": float(result.tokens_per_s[0]),
+        "tokens_per_s_per_gpu": float(result.tokens_per_s[0]) / plan.gpus,
+        "mfu": float(result.mfu[0]),
+        "mem_peak_bytes": float(result.mem_peak_bytes[0]),
+        "mem_limit_bytes": float(result.mem_limit_bytes),
+        "verdict": fit.verdict,
+        "fit_probability": fit.probability,
+        "fragmentation_risk": fit.fragmentation_risk,
+        "breakdown_s": {
+            "pipeline": float(result.pipeline_s[0]),
+            "bubble_in_pipeline": float(result.bubble_s[0]),
+            "data_parallel_exposed": float(result.data_parallel_s[0]),
+            "optimizer": float(result.optimizer_s[0]),
+            "host": float(result.host_s),
+        },
+    }
+
+
+def _text(document: dict[str, Any]) -> str:
+    """Return the human reading of a simulation document."""
+    gib = 2.0**30
+    parts = document["breakdown_s"]
+    lines = [
+        f"{document['model'] or 'model'}  {document['parameters'] / 1e9:.2f}B parameters on "
+        f"{document['gpus']} GPUs of {document['cluster']} ({document['stack']})",
+        f"plan       tp {document['tp']}  cp {document['cp']}  pp {document['pp']}  "
+        f"dp {document['dp']}  virtual stages {document['virtual_stages']}  "
+        f"micro-batch {document['micro_batch_size']} x {document['num_micro_batches']}  "
+        f"recompute {document['recompute']}  {document['sharding']}",
+        f"step       {document['step_time_s']:.4g} s   MFU {100 * document['mfu']:.1f} %   "
+        f"{document['tokens_per_s_per_gpu']:.0f} tokens/s/GPU",
+        f"of it      bubble {parts['bubble_in_pipeline']:.3g} s, exposed data-parallel "
+        f"{parts['data_parallel_exposed']:.3g} s, optimizer {parts['optimizer']:.3g} s",
+        f"memory     {document['mem_peak_bytes'] / gib:.1f} GiB allocated on the heaviest rank; "
+        f"limit {document['mem_limit_bytes'] / gib:.1f} GiB: {document['verdict']} "
+        f"(P = {document['fit_probability']:.2f})",
+    ]
+    return "\n".join(lines)
