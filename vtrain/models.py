@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from vtrain.architecture import Architecture
 from vtrain.errors import UserInputError, unknown_name
-from vtrain.hf_config import read_hf_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +33,7 @@ class Model:
 
     Attributes:
         architecture: the shape.
-        seq_length: tokens of one sequence in (the main part of) its pre-training; the longest
-            the model takes where only a config.json is known.
+        seq_length: tokens of one sequence in (the main part of) its pre-training.
         published: what its makers say of its size; `parameters` and
             `parameters_non_embedding`, whole where exact, text where rounded.
         sources: source and date of architecture, seq_length and published.
@@ -61,17 +59,14 @@ def load_model(name_or_path: str) -> Model:
     """Read a model.
 
     Args:
-        name_or_path: a shipped name or alias, in any case, a TOML file of the same scheme, or
-            the config.json of a Hugging Face model.
+        name_or_path: a shipped name or alias, in any case, or a TOML file of the same scheme
+            (files of other programs: `vtrain.formats`).
 
     Raises:
         UserInputError: unknown name (with the nearest ones), unreadable file, or a shape that
             cannot exist.
     """
     word = name_or_path.strip()
-    if word.endswith(".json"):
-        architecture, longest = read_hf_config(Path(word))
-        return Model(architecture=architecture, seq_length=longest)
     if word.endswith(".toml") or "/" in word or "\\" in word:
         return _model(_read(Path(word)), word)
     key = word.lower()
