@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.latency.collectives import send_recv_seconds
 from vtrain.memory import memory_limit_bytes, peak_memory
 from vtrain.operators.workload import device_precision
 from vtrain.schedule.pipeline import pipeline_seconds
@@ -197,15 +196,12 @@ def _group_time(
     )  # fmt: skip
     traffic = cost.traffic
     layer = cost.layer_forward_s + cost.layer_backward_s
-    hop = send_recv_seconds(
-        cluster, cost.boundary_bytes, group.tp * group.cp * group.dp, group_size=group.pp
-    ) * site.communication
     exposed_hop = np.where(
         group.virtual_stages > 1.0,
         group.virtual_stages * (1.0 - stack.overlap.send_recv),
         1.0,
     )
-    hops = np.where(group.pp > 1.0, 2.0 * hop * exposed_hop, 0.0)
+    hops = np.where(group.pp > 1.0, 2.0 * cost.hop_s * exposed_hop, 0.0)
     embedding = cost.embedding_forward_s + cost.embedding_backward_s
     head = cost.head_forward_s + cost.head_backward_s
     only = group.pp <= 1.0

@@ -236,6 +236,10 @@ class Stack:
             "all_reduce".
         overlap: what hides behind compute.
         host: launch cost.
+        splits_boundary: activations between stages travel split over tp and are gathered on
+            arrival where sequence parallelism does not split them anyway.
+        boundary_messages: messages that follow one another where 1 exchanges both directions at
+            once (DeepSpeed sends and receives in turn: 2).
         layer_split: how layers are laid on stages, one of LAYER_SPLITS.
         vocab_multiple: the vocabulary is padded to this times tp.
         min_micro_batches_less_stages: the framework asserts micro-batches - pp >= this.
@@ -274,6 +278,8 @@ class Stack:
     zero1_reduces_with: str = "reduce_scatter"
     overlap: Overlap = field(default_factory=Overlap)
     host: HostCost = field(default_factory=HostCost)
+    splits_boundary: bool = True
+    boundary_messages: float = 1.0
     layer_split: str = "even"
     vocab_multiple: int = 128
     min_micro_batches_less_stages: int | None = None

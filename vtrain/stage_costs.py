@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vtrain.data_parallel import DataParallelCosts, data_parallel_costs
-from vtrain.operators import Workload, end_costs, layer_costs
+from vtrain.operators import Workload, boundary_seconds, end_costs, layer_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,8 @@ class StageCosts:
         embedding_backward_s: its backward.
         head_forward_s: output head and loss on the last stage.
         head_backward_s: its backward.
-        boundary_bytes: activation one rank sends to the next stage.
+        boundary_bytes: activation one rank holds where two stages meet.
+        hop_s: handing it over in one direction, nothing hidden.
         traffic: replication, gradient accumulation and optimizer.
     """
 
@@ -53,6 +54,7 @@ class StageCosts:
     head_forward_s: Array
     head_backward_s: Array
     boundary_bytes: Array
+    hop_s: Array
     traffic: DataParallelCosts
 
 
@@ -113,6 +115,9 @@ def stage_costs(
         head_forward_s=cost["head_forward"],
         head_backward_s=cost["head_backward"],
         boundary_bytes=cost["boundary_bytes"],
+        hop_s=boundary_seconds(
+            cluster, stack, site, structure, cost["boundary_bytes"], tp=tp, cp=cp, pp=pp, dp=dp
+        ),
         traffic=traffic,
     )
 
