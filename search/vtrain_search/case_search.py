@@ -31,6 +31,8 @@ WARM_POINTS = 16
 MIN_GAIN = 0.002
 """Share of the budget that two batches and a polish sweep must gain for the search to go on."""
 QUIET_BATCHES = 2
+EXTRA_PHASES = ("exchange", "smaller")
+"""Batches that somebody else asks for; the stop rule does not count them."""
 PENALTY = 1e3
 """Told to the sampler in place of a loss, plus the violation: ranks after every feasible point."""
 
@@ -42,11 +44,13 @@ class Settings:
     Attributes:
         sampler: one of `samplers.SAMPLERS`.
         seed: seed of the run.
+        space: "bilevel" samples architectures and enumerates plans; "joint" samples everything.
         max_trials: trials of one budget at most.
     """
 
     sampler: str = "tpe"
     seed: int = 0
+    space: str = "bilevel"
     max_trials: int = 400
 
 
@@ -135,10 +139,15 @@ class CaseSearch:
             self._done = True
         return [point for _, point, _ in self._pending]
 
-    def ask_extra(self, points: Sequence[Point]) -> list[Point]:
-        """Return those points (best ones of other budgets) that are new to this one."""
+    def ask_extra(self, phase: str, points: Sequence[Point]) -> list[Point]:
+        """Return those points that are new, as a batch of their own.
+
+        Args:
+            phase: why they are asked: one of EXTRA_PHASES.
+            points: architectures, for example the best ones of other budgets.
+        """
         new = [p for p in dict.fromkeys(points) if p not in self._known]
-        self._pending = [("exchange", p, None) for p in new]
+        self._pending = [(phase, p, None) for p in new]
         return new
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
@@ -171,7 +180,7 @@ class CaseSearch:
                 self._quiet = QUIET_BATCHES
             else:
                 self._done = True
-        elif phase != "exchange" and not self._warm:
+        elif phase not in EXTRA_PHASES and not self._warm:
             self._quiet = self._quiet + 1 if gain < MIN_GAIN and phase != "warm" else 0
 
     def _gain(self, before: Trial | None) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from vtrain_search.case_search import CaseSearch, Settings, Trial
 from vtrain_search.evaluator import Outcome, Task
 from vtrain_search.objective import designs_of
+from vtrain_search.scan import points_of_size
 
 if TYPE_CHECKING:
     from vtrain_search.executors import Executor
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from vtrain_search.space import Point
 
 _EXCHANGE_ROUNDS = 6
+SMALLER_SIZES = (0.5, 0.25)
+"""Every answer also shows what a half and a quarter of the parameters would cost."""
 
 
 class Recorder(Protocol):
@@ -100,6 +103,7 @@ def search(
             if not batches:
                 break
             runner.round(searches, batches)
+        runner.round(searches, _smaller(problem, searches))
     except _Stop:
         stopped = "timeout"
     except KeyboardInterrupt:
@@ -112,7 +116,23 @@ def _exchange(searches: Sequence[CaseSearch]) -> dict[int, list[Point]]:
     batches = {}
     for i, own in enumerate(searches):
         near = [searches[j].best for j in (i - 1, i + 1) if 0 <= j < len(searches)]
-        if points := own.ask_extra([trial.point for trial in near if trial is not None]):
+        wanted = [trial.point for trial in near if trial is not None]
+        if points := own.ask_extra("exchange", wanted):
+            batches[i] = points
+    return batches
+
+
+def _smaller(problem: Problem, searches: Sequence[CaseSearch]) -> dict[int, list[Point]]:
+    """Ask each case for the best models of half and a quarter of its size, cheaper to serve."""
+    batches = {}
+    for i, (case, own) in enumerate(zip(problem.cases, searches, strict=True)):
+        if own.best is None:
+            continue
+        size = own.best.outcome.row["parameters"]
+        wanted = [
+            p for share in SMALLER_SIZES for p in points_of_size(problem, case, share * size)
+        ]
+        if points := own.ask_extra("smaller", wanted):
             batches[i] = points
     return batches
 

@@ -69,10 +69,10 @@ class Evaluator:
 
     def evaluate(self, task: Task) -> tuple[Outcome, ...]:
         """Return one outcome for each case of the task, in its order."""
-        return tuple(self._outcome(task.point, self._problem.cases[i]) for i in task.cases)
+        return tuple(self.outcome(task.point, self._problem.cases[i]) for i in task.cases)
 
     def scored(self, point: Point, case: Case, offer: Offer) -> Scored:
-        """Return the scored window of one architecture, for reports that want more than the best."""
+        """Return the scored window of one architecture, for reports that want more."""
         return search_window(self._problem, case, offer, self._table(point, offer))
 
     def _table(self, point: Point, offer: Offer) -> ArchitectureTable:
@@ -86,6 +86,7 @@ class Evaluator:
                 problem.stack,
                 seq_length=problem.seq_length,
                 pins=problem.pins,
+                site=problem.site,
             )
             self._tables[key] = table
             if len(self._tables) > _TABLES_KEPT:
@@ -93,7 +94,8 @@ class Evaluator:
         self._tables.move_to_end(key)
         return table
 
-    def _outcome(self, point: Point, case: Case) -> Outcome:
+    def outcome(self, point: Point, case: Case) -> Outcome:
+        """Return the best run of one architecture under one case, over all its offers."""
         found = [
             self._with_offer(self.scored(point, case, offer), point, case, offer)
             for offer in case.offers

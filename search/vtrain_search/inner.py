@@ -14,6 +14,7 @@ import numpy as np
 from vtrain.enumeration import enumerate_plans
 from vtrain.estimate import estimate
 from vtrain.plan import PlanTable, concatenate
+from vtrain.site import SHIPPED, SiteFactors
 from vtrain_search.grid import CELLS_PER_BLOCK, cell_batch, cell_of, plan_space
 from vtrain_search.rounding import round_relative
 
@@ -72,6 +73,7 @@ class ArchitectureTable:
         *,
         seq_length: int,
         pins: Pins,
+        site: SiteFactors = SHIPPED,
     ) -> None:
         """Prepare an empty table.
 
@@ -81,12 +83,14 @@ class ArchitectureTable:
             stack: the software.
             seq_length: tokens of a sequence.
             pins: limits on single dimensions of a plan.
+            site: factors that adapt shipped constants to one real cluster.
         """
         self.architecture = architecture
         self._cluster = cluster
         self._stack = stack
         self._seq_length = seq_length
         self._pins = pins
+        self._site = site
         self._space = plan_space(cluster, stack, pins)
         self._blocks: dict[tuple[int, int], Cells] = {}
 
@@ -123,10 +127,13 @@ class ArchitectureTable:
         keep = self._in_cell(plans, np.array(targets, dtype=np.int64)[pair])
         plans, pair = plans.take(keep), pair[keep]
         found = estimate(
-            self.architecture, self._cluster, self._stack, plans, seq_length=self._seq_length
-        )
+            self.architecture, self._cluster, self._stack, plans,
+            seq_length=self._seq_length, site=self._site,
+        )  # fmt: skip
         order = _order(pair, found.fits, found.step_time_s, plans)
-        leaders = order[np.concatenate(([True], np.diff(pair[order]) != 0))] if len(order) else order
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = np.diff(pair[order]) != 0
+        leaders = order[first]
         block_of_row = np.array(owner, dtype=np.int64)[pair]
         block_of_leader = block_of_row[leaders]
         over = np.full(len(keys), np.inf)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vtrain.site import SHIPPED, SiteFactors
+
 if TYPE_CHECKING:
     from vtrain.hardware import Cluster
     from vtrain.stack import Stack
@@ -87,6 +89,7 @@ class Problem:
         space: architectures to choose from.
         pins: limits on single dimensions.
         loss: loss model.
+        site: factors that adapt shipped constants to one real cluster.
         min_steps: fewest optimizer steps of a run.
         min_tokens_per_parameter: fewest tokens a parameter.
     """
@@ -98,5 +101,6 @@ class Problem:
     space: OuterSpace
     pins: Pins
     loss: LossModel = field(repr=False)
+    site: SiteFactors = SHIPPED
     min_steps: int = MIN_STEPS
     min_tokens_per_parameter: float = MIN_TOKENS_PER_PARAMETER

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-BOX_SHARE = 0.2
+BOX_SHARE = 0.08
 """Shapes that cost up to this share of the budget, by the scan, span the sampler's box."""
 START_SHARE = 0.10
 """Starting points are drawn from shapes within this share."""
@@ -41,6 +41,29 @@ class Scan:
 
     axes: tuple[Axis, ...]
     start: tuple[Point, ...]
+
+
+def points_of_size(
+    problem: Problem, case: Case, parameters: float, *, count: int = 6, slack: float = 1.1
+) -> tuple[Point, ...]:
+    """Return the most promising shapes of about one size, by the coarse scan.
+
+    Args:
+        problem: space, loss model, sequence length.
+        case: budget and limits.
+        parameters: wanted size.
+        count: shapes at most.
+        slack: largest factor by which a size may differ.
+    """
+    space = problem.space
+    if space.fixed is not None:
+        return ()
+    widths = np.array(space.hidden_size, dtype=np.float64)[:, None]
+    depths = np.array(space.layers, dtype=np.float64)[None, :]
+    share, sizes = _shares(problem, case, widths, depths)
+    near = np.abs(np.log(sizes / parameters)) <= np.log(slack)
+    share = np.where(near, share, np.inf)
+    return _spread(problem, share, sizes, count)
 
 
 def scan(problem: Problem, case: Case, *, points: int) -> Scan:

@@ -21,6 +21,7 @@ TYPICAL_MFU = 0.45
 _COUNTS_ABOVE = 3
 _BLOCKS_BELOW, _BLOCKS_ABOVE = 1, 2
 _ROUNDS = 16
+_JUMP, _JUMPS = 3.0, 2
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class _Window:
     high: int
     block_low: int
     block_high: int
+    jumps: int = 0
 
 
 def usable_gpu_hours(problem: Problem, case: Case, offer: Offer, flops_per_token: float) -> float:
@@ -74,7 +76,7 @@ def search_window(problem: Problem, case: Case, offer: Offer, table: Architectur
             range(window.block_low, window.block_high + 1),
         )
         scored = score(problem, case, offer, table.architecture, cells)
-        grown = _grow(window, scored, counts)
+        grown = _grow(problem, window, scored, counts)
         if not grown:
             break
     return scored
@@ -104,7 +106,7 @@ def _start(
     )
 
 
-def _grow(window: _Window, scored: Scored, counts: IntArray) -> bool:
+def _grow(problem: Problem, window: _Window, scored: Scored, counts: IntArray) -> bool:
     """Widen the window where its best row touches an edge; return whether it changed."""
     last = len(counts) - 1
     before = (window.low, window.high, window.block_low, window.block_high)
@@ -121,11 +123,31 @@ def _grow(window: _Window, scored: Scored, counts: IntArray) -> bool:
         if block == window.block_low:
             window.block_low = max(0, window.block_low - 1)
     elif len(scored.cells) == 0:
-        # Nothing fits in memory or divides: more GPUs, and the larger batches that feed them.
-        window.high = min(last, max(window.high + 2, int(np.searchsorted(counts, 2 * counts[window.high]))))
-        window.block_high += 1
-    else:
-        # Plans fit but none reaches the sanity floor: smaller batches make more steps.
-        window.block_low = max(0, window.block_low - 1)
-        window.high = min(last, window.high + 1)
+        _jump(window, counts)
+    elif (batch := _batch_for_steps(problem, scored)) is not None:
+        block = int(cell_of(batch)) // CELLS_PER_BLOCK
+        if block < window.block_low:
+            window.block_low, window.block_high = max(0, block - 1), block
     return before != (window.low, window.high, window.block_low, window.block_high)
+
+
+def _jump(window: _Window, counts: IntArray) -> None:
+    """Nothing fits or divides: try a few times as many GPUs, which hold more of the states.
+
+    Twice only: sharding over replicas stops helping soon, and a run on eight times the GPUs that
+    the budget needs is over in an eighth of the time.
+    """
+    if window.jumps >= _JUMPS or window.high >= len(counts) - 1:
+        return
+    window.jumps += 1
+    first = min(len(counts) - 1, int(np.searchsorted(counts, _JUMP * counts[window.high])))
+    window.low, window.high = first, min(len(counts) - 1, first + 1)
+
+
+def _batch_for_steps(problem: Problem, scored: Scored) -> float | None:
+    """Return the batch with which the fewest allowed steps are reached; None if they are."""
+    run, plans = scored.run, scored.cells.plans
+    if bool((run.steps >= problem.min_steps).any()):
+        return None
+    sequences = float(np.max(run.steps * plans.global_batch_size))
+    return max(1.0, sequences / problem.min_steps)

@@ -1,0 +1,203 @@
+"""From the words of the command line to a frozen problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vtrain.errors import UserInputError
+from vtrain_search.problem import DEFAULT_DEADLINE_S, Case, Offer, Problem
+
+if TYPE_CHECKING:
+    from vtrain.hardware import Cluster
+    from vtrain_search.budget import Budget
+
+DEFAULT_CLUSTER = "h100-sxm-80g"
+DEFAULT_STACK = "megatron-core-2025"
+DEFAULT_SEQ_LENGTH = 4096
+DEFAULT_VOCAB_SIZE = 128_256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What the user asked for, still in words; every field is plain data for `run.json`.
+
+    Attributes:
+        budgets: words of `--budget`.
+        clusters: words of `--cluster`; empty takes the default.
+        prices: words of `--price`, one a cluster, or NAME=PRICE.
+        deadline: words of `--deadline`; empty takes the default.
+        max_gpus: GPUs at most.
+        stack: training software.
+        law: loss law.
+        unique_tokens: distinct training tokens there are.
+        seq_length: tokens of a sequence; None takes the fixed model's own, or the default.
+        vocab_size: vocabulary of the search's own block.
+        arch: a fixed model, by name or file.
+        site: file of site factors.
+        fixed: words of `--fix`.
+        ranged: words of `--range`.
+    """
+
+    budgets: tuple[str, ...]
+    clusters: tuple[str, ...] = ()
+    prices: tuple[str, ...] = ()
+    deadline: str = ""
+    max_gpus: int | None = None
+    stack: str = DEFAULT_STACK
+    law: str = ""
+    unique_tokens: str = ""
+    seq_length: int | None = None
+    vocab_size: int = DEFAULT_VOCAB_SIZE
+    arch: str = ""
+    site: str = ""
+    fixed: tuple[str, ...] = ()
+    ranged: tuple[str, ...] = ()
+
+
+def build_problem(request: Request) -> Problem:
+    """Read every file and number of a request and check that they go together.
+
+    Raises:
+        UserInputError: with the rule, the value and the nearest valid choice.
+    """
+    from vtrain.presets import load_stack
+    from vtrain.units import parse_count, parse_duration_s
+    from vtrain_search.budget import parse_budgets
+    from vtrain_search.grid import gpu_counts, plan_space
+    from vtrain_search.laws import DEFAULT_LAW, LossModel, load_law
+    from vtrain_search.pins import parse_pins
+    from vtrain_search.space import outer_space
+
+    budgets = parse_budgets(request.budgets)
+    pins = parse_pins(request.fixed, request.ranged)
+    deadline_s = parse_duration_s(request.deadline) if request.deadline else None
+    tokens = pins.one("tokens")
+    clusters = [_offer_cluster(name) for name in request.clusters]
+    prices = _prices(request.prices, [c.name for _, c in clusters])
+    cases = tuple(
+        _case(b, clusters, prices, deadline_s, request.max_gpus, None if tokens is None else
+              float(tokens))
+        for b in budgets
+    )  # fmt: skip
+    fixed, own_length = None, None
+    if request.arch:
+        from vtrain.formats import load_architecture
+
+        fixed, own_length = load_architecture(request.arch)
+    stack = load_stack(request.stack)
+    for case in cases:
+        for offer in case.offers:
+            # Contradictions between pins and hardware are the user's to mend before any search.
+            gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=pins)
+            plan_space(offer.cluster, stack, pins)
+    unique = parse_count(request.unique_tokens) if request.unique_tokens else None
+    return Problem(
+        cases=cases,
+        stack=stack,
+        stack_name=request.stack,
+        seq_length=request.seq_length or own_length or DEFAULT_SEQ_LENGTH,
+        space=outer_space(pins, vocab_size=request.vocab_size, fixed=fixed),
+        pins=pins,
+        loss=LossModel(law=load_law(request.law or DEFAULT_LAW), unique_tokens=unique),
+        **({"site": _site(request.site)} if request.site else {}),
+    )
+
+
+def _offer_cluster(name: str) -> tuple[str, Cluster]:
+    """Return a cluster under the name that a row should carry: its own, or the user's path."""
+    from vtrain.presets import load_cluster
+
+    cluster = load_cluster(name)
+    is_file = name.endswith(".toml") or "/" in name
+    return (str(Path(name)) if is_file else cluster.name), cluster
+
+
+def _prices(words: tuple[str, ...], cluster_names: list[str]) -> dict[str, float]:
+    """Return the stated prices by cluster name; "" is the price of every cluster."""
+    from vtrain.presets import load_cluster
+    from vtrain.units import parse_price_usd_per_gpu_hour
+
+    prices: dict[str, float] = {}
+    plain = []
+    for word in words:
+        name, sign, text = word.partition("=")
+        if sign:
+            prices[load_cluster(name).name] = parse_price_usd_per_gpu_hour(text)
+        else:
+            plain.append(parse_price_usd_per_gpu_hour(word))
+    if len(plain) == 1:
+        prices[""] = plain[0]
+    elif len(plain) > 1:
+        if len(plain) != len(cluster_names):
+            raise UserInputError(
+                f"{len(plain)} prices for {len(cluster_names)} clusters",
+                hint="one --price a --cluster in the same order, or --price NAME=PRICE",
+            )
+        prices.update(zip(cluster_names, plain, strict=True))
+    return prices
+
+
+def _case(
+    budget: Budget,
+    clusters: list[tuple[str, Cluster]],
+    prices: dict[str, float],
+    deadline_s: float | None,
+    max_gpus: int | None,
+    tokens: float | None,
+) -> Case:
+    """Join a budget with the options; what a budget settles itself may not be contradicted."""
+    if budget.cluster is not None:
+        own = _offer_cluster(budget.cluster)
+        if clusters and any(c.name != own[1].name for _, c in clusters):
+            raise UserInputError(
+                f"budget {budget.text!r} is for {own[1].name}, but --cluster says "
+                f"{', '.join(name for name, _ in clusters)}",
+                hint="drop --cluster",
+            )
+        clusters = [own]
+    if budget.deadline_s is not None and deadline_s not in (None, budget.deadline_s):
+        raise UserInputError(
+            f"budget {budget.text!r} ends after {budget.deadline_s / 86400.0:g} days, but "
+            f"--deadline says {(deadline_s or 0.0) / 86400.0:g} days",
+            hint="drop --deadline",
+        )
+    clusters = clusters or [_offer_cluster(DEFAULT_CLUSTER)]
+    if budget.kind == "gpu_hours" and len(clusters) > 1:
+        raise UserInputError(
+            f"budget {budget.text!r} counts GPU-hours, which differ between "
+            f"{', '.join(name for name, _ in clusters)}",
+            hint="give one --cluster, or a budget in dollars",
+        )
+    limits = [n for n in (budget.max_gpus, max_gpus) if n is not None]
+    return Case(
+        label=budget.label,
+        offers=tuple(_offer(name, cluster, prices, budget) for name, cluster in clusters),
+        usd=budget.usd,
+        gpu_hours=budget.gpu_hours,
+        flop=budget.flop,
+        deadline_s=budget.deadline_s or deadline_s or DEFAULT_DEADLINE_S,
+        max_gpus=min(limits, default=1 << 30),
+        tokens=tokens,
+    )
+
+
+def _offer(name: str, cluster: Cluster, prices: dict[str, float], budget: Budget) -> Offer:
+    from vtrain.prices import default_price
+
+    stated = prices.get(cluster.name, prices.get(""))
+    if stated is not None:
+        price, source = stated, "stated with --price"
+    elif budget.price_usd_per_gpu_hour is not None:
+        price, source = budget.price_usd_per_gpu_hour, f"from {budget.source}"
+    else:
+        entry = default_price(cluster.name)
+        price, source = entry.usd_per_gpu_hour, entry.describe()
+    return Offer(name=name, cluster=cluster, price_usd_per_gpu_hour=price, price_source=source)
+
+
+def _site(path: str) -> object:
+    from vtrain.calibrate import load_site
+
+    return load_site(path)

@@ -1,0 +1,178 @@
+"""The answer to one budget: the recommended design, its interval, ties and smaller models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vtrain.design import Design
+from vtrain_search.laws import WARN_BEYOND, Designs
+from vtrain_search.objective import designs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vtrain_search.case_search import CaseSearch, Trial
+    from vtrain_search.problem import Case, Problem
+
+TIE_SHARE = 0.01
+"""Gaps under 1 % of the budget are below any simulator's error."""
+SMALLER = {"half": 0.5, "quarter": 0.25}
+SIZE_SLACK = 1.12
+"""A model counts as half (a quarter) of the size within this factor."""
+_TIES_SHOWN = 5
+_UNSPENT_SHARE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """The answer to one case.
+
+    Attributes:
+        case: the question.
+        row: the best design with all results, as in `--json`.
+        outcome_row: the same design as the search stored it.
+        ties: designs that cannot be told from the best, smallest first.
+        smaller: best designs at a half and a quarter of the size.
+        trials: architectures tried.
+    """
+
+    case: Case
+    row: Mapping[str, Any]
+    outcome_row: Mapping[str, Any]
+    ties: Sequence[Mapping[str, Any]]
+    smaller: Sequence[Mapping[str, Any]]
+    trials: int
+
+
+def answer_case(problem: Problem, case: Case, search: CaseSearch, *, seed: int) -> Answer | None:
+    """Return the answer of a finished (or interrupted) search; None when nothing was feasible.
+
+    Args:
+        problem: loss model and assumptions.
+        case: the question.
+        search: its search.
+        seed: seed of the run.
+    """
+    if search.best is None:
+        return None
+    best = search.best.outcome.row
+    found = [t for t in _distinct(search) if t.outcome.feasible]
+    rows = [t.outcome.row for t in found]
+    own = loss_inputs([best])
+    low, _, high = (
+        float(v[0]) for v in problem.loss.interval(own, time_log_sd=problem.stack.time_log_sd)
+    )
+    beyond = {name: float(v[0]) for name, v in problem.loss.extrapolation(own).items()}
+    ties = _ties(problem, best, rows)
+    smaller = _smaller(problem, best, rows)
+    row = {
+        "budget": case.label,
+        **best,
+        "loss_low": low,
+        "loss_high": high,
+        "law": problem.loss.law.name,
+        "extrapolation": beyond,
+        "tokens_per_parameter": best["tokens"] / best["parameters"],
+        "days": best["wall_s"] / 86_400.0,
+        "seed": seed,
+        "warnings": _warnings(problem, case, best, beyond),
+        "ties": ties,
+        "smaller": smaller,
+    }
+    return Answer(
+        case=case, row=row, outcome_row=best, ties=ties, smaller=smaller, trials=len(search.trials)
+    )
+
+
+def loss_inputs(rows: Sequence[Mapping[str, Any]]) -> Designs:
+    """Return what the loss model needs of several rows, one design each."""
+    parts = []
+    for row in rows:
+        design = Design.from_row(row)
+        parts.append(
+            designs_of(
+                design.architecture,
+                tokens=np.float64(design.tokens or 0),  # type: ignore[arg-type]
+                batch=np.float64(design.plan.global_batch_size),  # type: ignore[arg-type]
+                seq_length=design.seq_length,
+            )
+        )
+    names = Designs.__dataclass_fields__
+    return Designs(**{n: np.array([float(getattr(p, n)) for p in parts]) for n in names})
+
+
+def _distinct(search: CaseSearch) -> list[Trial]:
+    """Return one trial an architecture, in the order they were told."""
+    return list({t.point: t for t in reversed(search.trials)}.values())[::-1]
+
+
+def _ties(
+    problem: Problem, best: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the designs within 1 % of the budget of the best, smallest first."""
+    others = [r for r in rows if r is not best]
+    if not others:
+        return []
+    gaps = np.array([r["loss"] - best["loss"] for r in others])
+    own = loss_inputs([best])
+    share = problem.loss.budget_share(gaps, own.take([0] * len(others)))
+    order = sorted(
+        (i for i in range(len(others)) if share[i] < TIE_SHARE),
+        key=lambda i: (others[i]["parameters"], others[i]["loss"]),
+    )
+    return [_short(others[i], float(gaps[i]), float(share[i])) for i in order]
+
+
+def _smaller(
+    problem: Problem, best: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the best design at a half and at a quarter of the size, with its price."""
+    found = []
+    for name, factor in SMALLER.items():
+        target = best["parameters"] * factor
+        near = [r for r in rows if target / SIZE_SLACK <= r["parameters"] <= target * SIZE_SLACK]
+        if not near:
+            continue
+        choice = min(near, key=lambda r: (r["loss"], r["parameters"]))
+        gap = choice["loss"] - best["loss"]
+        share = float(problem.loss.budget_share(np.array([gap]), loss_inputs([best]))[0])
+        found.append({"size": name, **_short(choice, gap, share)})
+    return found
+
+
+def _short(row: Mapping[str, Any], gap: float, share: float) -> dict[str, Any]:
+    """Return a runner-up: its whole design, its gap in nats and in shares of the budget."""
+    return {
+        **row,
+        "tokens_per_parameter": row["tokens"] / row["parameters"],
+        "days": row["wall_s"] / 86_400.0,
+        "gap_nats": gap,
+        "gap_budget_share": share,
+    }
+
+
+def _warnings(
+    problem: Problem, case: Case, best: Mapping[str, Any], beyond: Mapping[str, float]
+) -> list[str]:
+    """Return what a careful reader should know before believing the row."""
+    found = []
+    for name, factor in beyond.items():
+        if factor > WARN_BEYOND:
+            found.append(f"{name}: used {factor:,.0f} times beyond its data")
+    spent = best["cost_usd"] + best["unspent_usd"]
+    if spent > 0.0 and best["unspent_usd"] > _UNSPENT_SHARE * spent:
+        offer = next(o for o in case.offers if o.name == best["cluster"])
+        at_cap = best["gpus"] >= 0.97 * case.gpu_limit(offer)
+        binding = "the GPU cap and the deadline leave" if at_cap else "the deadline leaves"
+        found.append(f"{binding} ${best['unspent_usd']:,.0f} unspent")
+    ratio = best["tokens"] / best["parameters"]
+    if ratio > 300.0:
+        found.append(f"{ratio:,.0f} tokens a parameter: far from the law's data")
+    if best["mem_peak_bytes"] > 0.97 * best["mem_limit_bytes"]:
+        found.append("memory is within 3 % of the limit")
+    if problem.loss.law.unit != "nats/token" and "nat" not in problem.loss.law.unit:
+        found.append(f"loss is in {problem.loss.law.unit}")
+    return found

@@ -1,0 +1,54 @@
+"""What every answer takes for granted, printed with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vtrain_search.problem import Problem
+
+
+def assumptions(problem: Problem) -> dict[str, Any]:
+    """Return the assumptions of a problem as plain values, in reading order."""
+    from vtrain.prices import hyperscaler_price
+
+    space, stack = problem.space, problem.stack
+    offers = {o.name: o for case in problem.cases for o in case.offers}
+    clusters = {}
+    for name, offer in offers.items():
+        c = offer.cluster
+        listed = hyperscaler_price(c.name)
+        clusters[name] = {
+            "gpus_per_node": c.gpus_per_node,
+            "max_gpus": max(case.gpu_limit(offer) for case in problem.cases if offer in case.offers),
+            "price_usd_per_gpu_hour": offer.price_usd_per_gpu_hour,
+            "price_source": offer.price_source,
+            "hyperscaler_price_usd_per_gpu_hour": None if listed is None else listed.usd_per_gpu_hour,
+        }
+    if space.fixed is None:
+        head = "/".join(str(h) for h in space.head_dim)
+        ffn = "searched" if space.ffn_ratio or space.ffn_hidden_size else "8/3 x hidden"
+        kv = "pinned" if space.num_key_value_heads else "8 key-value heads, 4 below hidden 4,096"
+        block = f"RMSNorm, rotary, SwiGLU, ffn {ffn}, head size {head}, {kv}"
+        vocabulary = f"{space.vocab_size:,}, padded, untied"
+    else:
+        block = f"fixed model {space.fixed.name or ''}".strip()
+        vocabulary = f"{space.fixed.vocab_size:,}, padded"
+    deadlines = sorted({case.deadline_s / 86_400.0 for case in problem.cases})
+    return {
+        "sequence": problem.seq_length,
+        "vocabulary": vocabulary,
+        "block": block,
+        "precision": f"{stack.precision}, {stack.state.total:g} bytes a parameter before sharding",
+        "stack": f"{stack.title} ({problem.stack_name})",
+        "clusters": clusters,
+        "deadline_days": deadlines[0] if len(deadlines) == 1 else deadlines,
+        "memory_limit": "peak allocated at most 90 % of what the context leaves",
+        "sanity": f"at least {problem.min_steps:,} steps, "
+        f"{problem.min_tokens_per_parameter:g} token a parameter, 50M parameters",
+        "law": f"{problem.loss.law.name} ({problem.loss.law.citation})",
+        "loss_terms": sorted(problem.loss.active_terms),
+        "unique_tokens": problem.loss.unique_tokens or "unlimited",
+        "interval": 0.9,
+        "mfu_convention": "model FLOPs at full s^2 over the dense peak of the precision used",
+    }

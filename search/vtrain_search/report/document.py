@@ -1,0 +1,48 @@
+"""The JSON document of `--json`; keys are only ever added."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from vtrain_search.report.answer import Answer
+
+SCHEMA_VERSION = 1
+
+
+def document(
+    answers: Sequence[Answer | None],
+    *,
+    assumptions: Mapping[str, Any],
+    run: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the whole answer as plain values.
+
+    Args:
+        answers: one a budget; None where nothing was feasible.
+        assumptions: what the answers take for granted.
+        run: version, seed, how the search ended.
+    """
+    rows = [plain(answer.row) for answer in answers if answer is not None]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": plain(run),
+        "assumptions": plain(assumptions),
+        "rows": rows,
+    }
+
+
+def plain(value: Any) -> Any:
+    """Return a value that strict JSON can hold: no NaN, no infinity, no NumPy types."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
