@@ -13,7 +13,7 @@ Minimising over tau leads, with x = tau / M, to log(1 - x) + x = -delta / M, and
     goodput = (1 - x) exp(-R / M).
 
 The first term of x is sqrt(2 delta / M), Young's rule (1974). Failures during a restart are in
-the formula; idle time for want of spare nodes is not.
+the formula; planned maintenance and idle time for want of spare nodes are not.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ PUBLISHED_FAILURES = {
 
 _NEWTON_STEPS = 3
 _TINY = 1e-9
+_LEAST = 1e-30
 _BELOW_ONE = 1.0 - 2.0**-53
 
 
@@ -130,4 +131,5 @@ def goodput(
     # write time / MTBF: the GPU count cancels.
     per_gpu_rate = failures_per_gpu_hour / 3600.0 / write_bytes_per_s_per_gpu
     lost = optimal_interval_share(np.asarray(state_bytes, dtype=np.float64) * per_gpu_rate)
-    return np.asarray((1.0 - lost) * np.exp(-restart_s * rate_per_s))
+    # Above zero even where a run of this size would never restart, so that time stays finite.
+    return np.maximum((1.0 - lost) * np.exp(-restart_s * rate_per_s), _LEAST)

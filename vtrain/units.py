@@ -37,7 +37,7 @@ _BYTES = {
     "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
     "kib": 1024.0, "mib": 1024.0**2, "gib": GIB, "tib": 1024.0**4,
 }  # fmt: skip
-_PER_GPU_HOUR = r"(?:/|\s*per\s*)\s*(?:gpu)?[\s\-]*h(?:(?:ou)?rs?)?"
+_PER_GPU_HOUR = r"(?:/|\s*per\s*)\s*(?:gpu)?[\s\-/]*h(?:(?:ou)?rs?)?"
 _PRICE = re.compile(
     rf"(?P<lead>(?:us)?\$|usd)?\s*(?P<number>{NUMBER_PATTERN})\s*(?P<tail>(?:us)?\$|usd)?"
     rf"\s*(?:{_PER_GPU_HOUR})?",

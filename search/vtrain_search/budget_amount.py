@@ -27,6 +27,7 @@ GPU_HOURS = r"GPU[\s\-*]*(?:h(?:(?:ou)?rs?)?)"
 FLOP = r"(?:model\s+)?FLOPs?"
 
 _FLOP_MULTIPLIERS = {**MULTIPLIERS, "G": 1e9, "P": 1e15, "E": 1e18, "Z": 1e21, "Y": 1e24}
+_LEAST_FLOP = 1e15  # below this nobody means FLOPs: some milliseconds of one accelerator
 _CURRENCIES = r"EUR|GBP|JPY|CNY|RMB|CHF|CAD|AUD|INR|KRW|SEK|NOK|DKK|SGD|euros?|pounds?|yen|[€£¥₩₹]"
 _AMOUNT = re.compile(
     rf"(?P<lead>(?i:US\$|\$|USD))?\s*(?P<number>{NUMBER_PATTERN})\s*"
@@ -132,10 +133,12 @@ def parse_amount(word: str, *, text: str | None = None) -> Budget:
         size = suffix if suffix in MULTIPLIERS else suffix.upper()
         if size and size not in MULTIPLIERS:
             raise _unreadable(word, text)
+        value = number_value(number) * MULTIPLIERS.get(size, 1.0)
         raise UserInputError(
             f"budget {text!r} has no unit",
             hint=f"nearest valid: {number}{size}usd or '${number}{size}' (in single quotes, or the "
-            f"shell eats the $), {number}{size}gpuh, {number}{size}flop",
+            f"shell eats the $), {number}{size}gpuh"
+            + (f", {number}{size}flop" if value >= _LEAST_FLOP else ""),
         )
     if suffix == "m":
         raise UserInputError(

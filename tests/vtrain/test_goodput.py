@@ -10,6 +10,7 @@ from scipy.special import lambertw
 
 from vtrain.goodput import (
     CHECKPOINT_BYTES_PER_PARAMETER,
+    CHECKPOINT_BYTES_PER_S_PER_GPU,
     FAILURES_PER_GPU_HOUR,
     PUBLISHED_FAILURES,
     RESTART_S,
@@ -83,26 +84,34 @@ def test_goodput_never_rises_with_gpus(
     assert np.all((values >= 0) & (values <= 1))
 
 
+def _played(
+    rng: np.random.Generator, attempts: int, length_s: float, mtbf_s: float
+) -> tuple[float, int]:
+    """Seconds until each attempt has once survived its length, and failures on the way."""
+    spent_s, failures = 0.0, 0
+    while attempts:
+        times_s = rng.exponential(mtbf_s, attempts)
+        lost_s = times_s[times_s < length_s]
+        spent_s += float(lost_s.sum()) + (attempts - len(lost_s)) * length_s
+        failures += len(lost_s)
+        attempts = len(lost_s)
+    return spent_s, failures
+
+
 def test_goodput_against_simulated_failures() -> None:
     """A run with random failures, played through, takes the wall time the formula says."""
     rng = np.random.default_rng(0)
     gpus, state = 16384, 12 * 405e9
     mtbf_s = 3600 / (FAILURES_PER_GPU_HOUR * gpus)
     interval_s = float(checkpoint_interval_s(gpus, state_bytes=state))
-    write_s = state / (20e9 / 256 * gpus)
-    wall, segments = 0.0, 20_000
-    for _ in range(segments):
-        # One segment: retry until work and write survive; each failure costs what was done
-        # since, and restarts until one survives.
-        while (failure := rng.exponential(mtbf_s)) < interval_s + write_s:
-            wall += failure
-            while (again := rng.exponential(mtbf_s)) < RESTART_S:
-                wall += again
-            wall += RESTART_S
-        wall += interval_s + write_s
-    played = segments * interval_s / wall
-    # Daly's formula holds one restart cost for each success too, hence it is a little stricter.
-    assert float(goodput(gpus, state_bytes=state)) == pytest.approx(played, abs=0.006)
+    segment_s = interval_s + state / (CHECKPOINT_BYTES_PER_S_PER_GPU * gpus)
+    segments = 100_000
+    # Work and its checkpoint must survive together, and so must a restart after each failure.
+    work_s, failures = _played(rng, segments, segment_s, mtbf_s)
+    restarts_s, _ = _played(rng, failures, RESTART_S, mtbf_s)
+    wall_s = work_s + restarts_s
+    played = segments * interval_s / wall_s
+    assert float(goodput(gpus, state_bytes=state)) == pytest.approx(played, abs=1e-3)
 
 
 def test_one_gpu_hardly_fails() -> None:

@@ -83,6 +83,7 @@ def test_bad_durations(text: str, way_out: str) -> None:
     [
         ("3.00", 3.0), ("3", 3.0), ("$3", 3.0), ("2.10usd/gpu-h", 2.10), ("$2.10/h", 2.10),
         ("2.1 USD per GPU-hour", 2.1), ("2.1usd/gpuh", 2.1), ("2.1 usd / GPU hour", 2.1),
+        ("$3/GPU/h", 3.0),
     ],
 )  # fmt: skip
 def test_prices(text: str, price: float) -> None:
