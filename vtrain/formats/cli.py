@@ -1,0 +1,123 @@
+"""`vtrain import` and `vtrain export`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from vtrain.formats.writing import FORMATS
+
+if TYPE_CHECKING:
+    from vtrain.formats.imported import Imported
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="GPUs, for files that leave that to the launcher.",
+)
+@click.option(
+    "--vocab",
+    "vocab_size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Vocabulary, for files that leave that to the tokenizer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def import_command(
+    file: str, gpus: int | None, vocab_size: int | None, as_json: bool
+) -> None:  # fmt: skip
+    """Say what a config or launch script of another tool holds.
+
+    Reads a Hugging Face config.json, Megatron-LM arguments (shell or YAML), a torchtitan TOML, a
+    DeepSpeed JSON, and vtrain's own models and designs. Fields it does not know are listed.
+    """
+    import json
+
+    from vtrain.formats.reading import read_any
+
+    found = read_any(file, gpus=gpus, vocab_size=vocab_size)
+    click.echo(json.dumps(found.document(), indent=2) if as_json else _text(found))
+
+
+@click.command("export")
+@click.argument("design", metavar="DESIGN")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), required=True, help="What to write."
+)
+@click.option("--out", metavar="FILE", help="Write here instead of stdout.")
+@click.option(
+    "--cluster", metavar="NAME|FILE", help="Where it runs; the design's own, where it says so."
+)
+@click.option("--stack", metavar="NAME|FILE", help="Training software; the design's own.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="GPUs, for files that leave that to the launcher.",
+)
+@click.option(
+    "--vocab",
+    "vocab_size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Vocabulary, for files that leave that to the tokenizer.",
+)
+def export_command(
+    design: str, format_: str, out: str | None, cluster: str | None, stack: str | None,
+    gpus: int | None, vocab_size: int | None,
+) -> None:  # fmt: skip
+    """Write a design as a launch script or config.
+
+    DESIGN is a best.toml, a row of `vtrain-search --json`, or any file that `vtrain import` reads
+    a whole design from.
+    """
+    from vtrain.files import write_text
+    from vtrain.formats.reading import read_any
+    from vtrain.formats.writing import export
+
+    found = read_any(design, gpus=gpus, vocab_size=vocab_size)
+    text = export(found.design(cluster=cluster, stack=stack), format_)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_text(out, text)
+    click.echo(f"wrote {out}", err=True)
+
+
+def _text(found: Imported) -> str:
+    """Return the import as lines for people."""
+    lines = [f"{found.path}: {found.source}"]
+    if (a := found.architecture) is not None:
+        lines += [
+            f"  model     {a.parameters:,} parameters ({a.parameters_non_embedding:,} without "
+            "embeddings)",
+            f"            {a.num_layers} layers, hidden {a.hidden_size}, {a.num_attention_heads} "
+            f"heads of {a.head_dim} ({a.num_key_value_heads} key-value), ffn {a.ffn_hidden_size}"
+            f"{' gated' if a.gated_mlp else ''}, vocabulary {a.vocab_size}"
+            f"{' tied' if a.tied_embeddings else ''}",
+            f"            {a.position} positions, {a.norm}",
+        ]
+    if (p := found.plan) is not None:
+        lines += [
+            f"  plan      {p.gpus} GPUs: tp {p.tp}, cp {p.cp}, pp {p.pp}, dp {p.dp}, "
+            f"{p.virtual_stages} virtual stages, micro-batch {p.micro_batch_size}, global batch "
+            f"{p.global_batch_size}",
+            f"            recompute {p.recompute}, sharding {p.sharding}, sequence parallel "
+            f"{'on' if p.sequence_parallel else 'off'}, schedule {p.schedule}",
+        ]
+    if found.seq_length is not None:
+        tokens = "" if found.tokens is None else f", {found.tokens:,} training tokens"
+        lines.append(f"  sequence  {found.seq_length} tokens{tokens}")
+    hints = {"stack": found.stack.name, "precision": found.stack.precision, **found.stack.settings}
+    stated = ", ".join(f"{key} {value}" for key, value in hints.items() if value is not None)
+    if stated:
+        lines.append(f"  software  {stated}")
+    lines += [f"  note      {note}" for note in found.notes]
+    lines.append(f"  ignored   {', '.join(found.ignored_fields) or 'nothing'} (no effect here)")
+    lines.append(f"  unknown   {', '.join(found.unknown_fields) or 'nothing'}")
+    return "\n".join(lines)
