@@ -1,6 +1,6 @@
 """Makes the parameter draws that ship with the laws: `python -m vtrain_search.fit_law.shipped`.
 
-Every file holds deviations of bootstrap refits from the refit of the unresampled data, so that a
+Most files hold deviations of bootstrap refits from the refit of the unresampled data, so that a
 published point estimate can be their centre. Resampled are the units that are independent of each
 other: points of a figure, whole models, (N, D) cells, shapes. Never single checkpoints of one run.
 """
@@ -20,7 +20,7 @@ from .additive import Points, bootstrap_additive, fit_additive
 from .robust import FloatArray
 from .shipped_terms import (
     batch_deviations,
-    gemstones_deviations,
+    gemstones_draws,
     head_strengths,
     repetition_deviations,
     shape_deviations,
@@ -59,13 +59,20 @@ def write_columns(path: Path, columns: Mapping[str, FloatArray], provenance: str
 
 def make_all(data: Path, out: Path, *, replicates: int = REPLICATES, seed: int = SEED) -> None:
     """Refit every source under `data` and write all draws files to `out`."""
-    made = f"{replicates} bootstrap refits, seed {seed}, deviations from the refit of all units"
+
+    def made(offset: int) -> str:
+        return (
+            f"{replicates} bootstrap refits, seed {seed + offset}, "
+            "deviations from the refit of all units"
+        )
+
     chinchilla = read_table(data / "chinchilla_svg.csv")
     write_columns(
         out / "chinchilla_draws.csv",
         chinchilla_deviations(chinchilla, replicates=replicates, seed=seed),
         "240 points of Hoffmann et al. 2022, figure 4 (digitised, epoch-research/"
-        "analyzing-chinchilla; the 5 lowest tokens/parameter left out), points resampled; " + made,
+        "analyzing-chinchilla; the 5 lowest tokens/parameter left out), points resampled; "
+        + made(0),
     )
     gemstones = read_table(data / "gemstones.csv")
     shape = shape_deviations(gemstones, replicates=replicates, seed=seed + 1)
@@ -73,13 +80,13 @@ def make_all(data: Path, out: Path, *, replicates: int = REPLICATES, seed: int =
         out / "shape_draws.csv",
         {**shape, "z_far": normal_sample(replicates, stream=7)},
         "Gemstones (arXiv 2502.06857), constant learning rate, >= 20B tokens, whole models "
-        f"resampled; z_kappa is the normal score of kappa; {made}",
+        f"resampled; z_kappa is the normal score of kappa; {made(1)}",
     )
     write_columns(
         out / "gemstones_draws.csv",
-        gemstones_deviations(gemstones, replicates=replicates, seed=seed + 2),
+        gemstones_draws(gemstones, replicates=replicates, seed=seed + 2),
         "Gemstones (arXiv 2502.06857), four-term form, constant learning rate, >= 20B tokens, "
-        f"whole models resampled; {made}",
+        f"whole models resampled; {replicates} bootstrap refits as they are, seed {seed + 2}",
     )
     write_columns(
         out / "batch_draws.csv",
@@ -87,7 +94,7 @@ def make_all(data: Path, out: Path, *, replicates: int = REPLICATES, seed: int =
             read_table(data / "steplaw_batch_profiles.csv"), replicates=replicates, seed=seed + 3
         ),
         "Step Law sweeps (arXiv 2503.04715), best learning rate of each batch, (N, D) cells "
-        f"resampled, q and ln B* refitted inside the law; {made}",
+        f"resampled, q and ln B* refitted inside the law; {made(3)}",
     )
     write_columns(
         out / "head_draws.csv",
@@ -105,7 +112,7 @@ def make_all(data: Path, out: Path, *, replicates: int = REPLICATES, seed: int =
             read_table(data / "datablations_repeats.csv"), replicates=replicates, seed=seed + 5
         ),
         "Repeated-data runs of arXiv 2305.16264, N >= 2e9, D/N >= 5, up to 16 epochs, (N, D) "
-        f"cells resampled; {made}",
+        f"cells resampled; {made(5)}",
     )
 
 

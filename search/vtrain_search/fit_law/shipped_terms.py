@@ -89,37 +89,40 @@ def shape_deviations(table: Table, *, replicates: int, seed: int) -> dict[str, F
     }
 
 
-def gemstones_deviations(table: Table, *, replicates: int, seed: int) -> dict[str, FloatArray]:
-    """Return deviations of the nine coefficients of the four-term form over resampled models."""
+def gemstones_draws(table: Table, *, replicates: int, seed: int) -> dict[str, FloatArray]:
+    """Return the nine coefficients of the four-term form refitted on resampled models.
+
+    Refits start at the published coefficients, which fit these data as well as any (E and the
+    powers of width and depth trade off along a curved ridge), and are kept as they are: moving
+    them to another centre would leave the ridge.
+    """
     rows = gemstones_rows(table)
     names = ("width", "depth", "params", "tokens")
     logs = np.stack([np.log(column(table, name)[rows]) for name in names])
     centre = logs.mean(axis=1)
     ln_loss = np.log(column(table, "loss")[rows])
     groups = group_ids(column(table, "width")[rows], column(table, "depth")[rows])
-    mean = float(ln_loss.mean())
-    start = np.array([mean - 0.5, mean - 2.5, mean - 2.5, mean - 2.0, mean - 2.0])
-    start = np.concatenate([start, [0.3, 0.4, 0.4, 0.45]])
+    published = load_law("gemstones2025").facts.coefficients
+    powers = np.array([published[f"a_{name}"] for name in "WLND"])
+    scales = np.array([published[f"c_{name}"] for name in "WLND"])
+    start = np.concatenate([[published["ln_E"]], scales - powers * centre, powers])
     centred = logs - centre[:, None]
-
-    def fitted(keep: NDArray[np.int64], begin: FloatArray, tolerance: float) -> FloatArray:
-        return fit(
+    rng = np.random.default_rng(seed)
+    draws = np.empty((replicates, start.size))
+    for k in range(replicates):
+        keep = resample_groups(groups, rng)
+        draws[k] = fit(
             power_exponents(centred[:, keep]),
             ln_loss[keep],
-            begin,
+            start,
             huber_delta=GEMSTONES_DELTA,
-            tolerance=tolerance,
+            tolerance=1e-7,
         ).theta
-
-    point = fitted(np.arange(ln_loss.size), start, 1e-10)
-    rng = np.random.default_rng(seed)
-    draws = np.array([fitted(resample_groups(groups, rng), point, 1e-7) for _ in range(replicates)])
     # Back from centred logarithms: c = scale + exponent * mean.
-    deviations = draws - point
-    found = {"ln_E": deviations[:, 0]}
-    for j, name in enumerate(("W", "L", "N", "D")):
-        found[f"c_{name}"] = deviations[:, 1 + j] + deviations[:, 5 + j] * centre[j]
-        found[f"a_{name}"] = deviations[:, 5 + j]
+    found = {"ln_E": draws[:, 0]}
+    for j, name in enumerate("WLND"):
+        found[f"c_{name}"] = draws[:, 1 + j] + draws[:, 5 + j] * centre[j]
+        found[f"a_{name}"] = draws[:, 5 + j]
     return found
 
 

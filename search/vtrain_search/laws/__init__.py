@@ -7,18 +7,25 @@ from .designs import Designs
 from .model import LossModel
 from .ranges import WARN_BEYOND
 from .registry import DEFAULT_LAW, law_names, load_law
+from .regret import RegretTable, regret
+from .rules import AllocationRule, load_rule, rule_names
 from .terms import Terms, critical_batch_tokens
 
 __all__ = [
     "DEFAULT_LAW",
     "WARN_BEYOND",
+    "AllocationRule",
     "Designs",
     "Draws",
     "LawFacts",
     "LossLaw",
     "LossModel",
+    "RegretTable",
     "Terms",
     "critical_batch_tokens",
     "law_names",
     "load_law",
+    "load_rule",
+    "regret",
+    "rule_names",
 ]

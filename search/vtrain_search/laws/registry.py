@@ -6,11 +6,15 @@ from pathlib import Path
 
 from vtrain.errors import unknown_name
 
-from . import besiroglu2024
+from . import besiroglu2024, gemstones2025, hoffmann2022_3, kaplan2020
 from .base import LossLaw
+from .lawfile import read_law
 
 DEFAULT_LAW = "besiroglu2024"
-_LAWS: dict[str, LossLaw] = {law.name: law for law in (besiroglu2024.LAW,)}
+_LAWS: dict[str, LossLaw] = {
+    module.LAW.name: module.LAW
+    for module in (besiroglu2024, hoffmann2022_3, kaplan2020, gemstones2025)
+}
 
 
 def law_names() -> tuple[str, ...]:
@@ -27,4 +31,7 @@ def load_law(name_or_path: str | Path = DEFAULT_LAW) -> LossLaw:
     name = str(name_or_path)
     if name in _LAWS:
         return _LAWS[name]
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return read_law(path)
     raise unknown_name("loss law", name, _LAWS)

@@ -39,4 +39,4 @@ def recentred(file_name: str, centre: dict[str, float]) -> Draws:
     """
     deviations, provenance = read_columns(file_name)
     columns = {name: value + deviations[name] for name, value in centre.items()}
-    return Draws(columns=columns, provenance=provenance)
+    return Draws(columns=columns, provenance=f"{provenance}, added to the published coefficients")

@@ -25,8 +25,10 @@ def saturating(ln_multiple: FloatArray, r_star: float | FloatArray) -> FloatArra
 
     ln((1 + R (1 - exp(-(k - 1)/R))) / k), equation 5 of arXiv 2305.16264 over its argument.
     """
-    repeats = np.expm1(np.maximum(ln_multiple, 0.0))
-    return np.asarray(np.log1p(-r_star * np.expm1(-repeats / r_star)) - np.log1p(repeats))
+    ln_k = np.maximum(ln_multiple, 0.0)
+    if not np.any(ln_k):
+        return np.zeros(np.shape(ln_k))
+    return np.asarray(np.log1p(-r_star * np.expm1(-np.expm1(ln_k) / r_star)) - ln_k)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
