@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vtrain_search.polish import neighbours
-from vtrain_search.samplers import distributions, make_sampler
+from vtrain_search.samplers import Encoding, make_sampler
 from vtrain_search.scan import scan
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class CaseSearch:
         self._share_of = share_of
         scanned = scan(problem, case, points=WARM_POINTS)
         self._axes = scanned.axes
-        self._distributions = distributions(scanned.axes)
+        self._encoding = Encoding(scanned.axes, categories=settings.sampler != "cmaes")
         self._warm = list(scanned.start)
         self._study: optuna.Study = optuna.create_study(
             sampler=make_sampler(settings.sampler, seed=settings.seed, batch=0)
@@ -193,8 +193,8 @@ class CaseSearch:
         self._study.sampler = make_sampler(settings.sampler, seed=settings.seed, batch=self._batch)
         asked: list[tuple[str, Point, optuna.trial.Trial | None]] = []
         for _ in range(count):
-            trial = self._study.ask(self._distributions)
-            chosen = {axis.name: axis.values[trial.params[axis.name]] for axis in self._axes}
+            trial = self._study.ask(self._encoding.distributions)
+            chosen = self._encoding.decode(trial.params)
             asked.append((settings.sampler, self._space.point(**chosen), trial))
         return asked
 
@@ -212,23 +212,13 @@ class CaseSearch:
         if trial is not None:
             self._study.tell(trial, value)
             return
-        positions = self._positions(point)
-        if positions is not None:
+        values = point._asdict() | {"ffn_ratio": point.ffn_hidden_size / point.hidden_size}
+        params = self._encoding.encode(values)
+        if params is not None:
             import optuna
 
             self._study.add_trial(
                 optuna.trial.create_trial(
-                    value=value, params=positions, distributions=self._distributions
+                    value=value, params=params, distributions=self._encoding.distributions
                 )
             )
-
-    def _positions(self, point: Point) -> dict[str, int] | None:
-        """Return the axis positions of a point, None where it lies outside the sampler's box."""
-        values = point._asdict() | {"ffn_ratio": point.ffn_hidden_size / point.hidden_size}
-        found = {}
-        for axis in self._axes:
-            value = values[axis.name]
-            if not axis.values[0] <= value <= axis.values[-1]:
-                return None
-            found[axis.name] = axis.nearest(value)
-        return found

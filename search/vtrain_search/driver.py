@@ -88,7 +88,7 @@ def search(
     """
     runner = _Runner(problem, executor, recorder, timeout_s, on_progress)
     searches = tuple(
-        CaseSearch(problem, case, settings, share_of=_share_of(problem)) for case in problem.cases
+        CaseSearch(problem, case, settings, share_of=share_of(problem)) for case in problem.cases
     )
     stopped = ""
     try:
@@ -137,7 +137,7 @@ def _smaller(problem: Problem, searches: Sequence[CaseSearch]) -> dict[int, list
     return batches
 
 
-def _share_of(problem: Problem) -> Callable[[Outcome, Outcome], float]:
+def share_of(problem: Problem) -> Callable[[Outcome, Outcome], float]:
     """Return the function that prices a loss gap in shares of the budget."""
 
     def share(worse: Outcome, better: Outcome) -> float:

@@ -22,10 +22,14 @@ _TABLES_KEPT = 64
 
 
 class Task(NamedTuple):
-    """One architecture and the positions of the cases that want it."""
+    """One architecture and the positions of the cases that want it.
+
+    `wide` asks for every GPU count and batch that could matter, not just the promising ones.
+    """
 
     point: Point
     cases: tuple[int, ...]
+    wide: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,11 +73,12 @@ class Evaluator:
 
     def evaluate(self, task: Task) -> tuple[Outcome, ...]:
         """Return one outcome for each case of the task, in its order."""
-        return tuple(self.outcome(task.point, self._problem.cases[i]) for i in task.cases)
+        cases = (self._problem.cases[i] for i in task.cases)
+        return tuple(self.outcome(task.point, case, wide=task.wide) for case in cases)
 
-    def scored(self, point: Point, case: Case, offer: Offer) -> Scored:
+    def scored(self, point: Point, case: Case, offer: Offer, *, wide: bool = False) -> Scored:
         """Return the scored window of one architecture, for reports that want more."""
-        return search_window(self._problem, case, offer, self._table(point, offer))
+        return search_window(self._problem, case, offer, self._table(point, offer), wide=wide)
 
     def _table(self, point: Point, offer: Offer) -> ArchitectureTable:
         key = (point, offer.name)
@@ -94,10 +99,10 @@ class Evaluator:
         self._tables.move_to_end(key)
         return table
 
-    def outcome(self, point: Point, case: Case) -> Outcome:
+    def outcome(self, point: Point, case: Case, *, wide: bool = False) -> Outcome:
         """Return the best run of one architecture under one case, over all its offers."""
         found = [
-            self._with_offer(self.scored(point, case, offer), point, case, offer)
+            self._with_offer(self.scored(point, case, offer, wide=wide), point, case, offer)
             for offer in case.offers
         ]
         return min(found, key=lambda o: (not o.feasible, o.violation, o.key))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vtrain_search.space import OuterSpace, Point
 
-_WIDTH_STEPS = (128, 256, 512, 1024)
+_WIDTH_STEPS = (1, 2, 3)
 _DEPTH_STEPS = (1, 2, 4, 8)
 _ROUND_DEPTHS = (1, 4, 6, 8)
 
@@ -26,17 +26,18 @@ def neighbours(space: OuterSpace, best: Point) -> list[Point]:
         return []
     width, depth = best.hidden_size, best.layers
     pairs: list[tuple[float, float]] = []
-    for step in _WIDTH_STEPS:
-        pairs += [(width + step, depth), (width - step, depth)]
+    at = space.hidden_size.index(width) if width in space.hidden_size else None
+    near = [] if at is None else [
+        float(space.hidden_size[i])
+        for step in _WIDTH_STEPS for i in (at + step, at - step)
+        if 0 <= i < len(space.hidden_size)
+    ]  # fmt: skip
+    pairs += [(other, depth) for other in near]
     for step in _DEPTH_STEPS:
         pairs += [(width, depth + step), (width, depth - step)]
-    for step in _WIDTH_STEPS[1:]:
-        for other in (width + step, width - step):
-            if other <= 0:
-                continue
-            same_size = depth * (width / other) ** 2
-            for multiple in _ROUND_DEPTHS:
-                pairs.append((other, max(1, round(same_size / multiple)) * multiple))
+    for other in near:
+        same_size = depth * (width / other) ** 2
+        pairs += [(other, max(1, round(same_size / m)) * m) for m in _ROUND_DEPTHS]
     common = {
         "head_dim": float(best.head_dim),
         "num_key_value_heads": float(best.num_key_value_heads),
@@ -53,8 +54,8 @@ def neighbours(space: OuterSpace, best: Point) -> list[Point]:
     for axis in space.axes():
         if axis.name in ("hidden_size", "layers"):
             continue
-        at = axis.nearest(common[axis.name])
-        for other_at in (at - 2, at - 1, at + 1, at + 2):
+        own_at = axis.nearest(common[axis.name])
+        for other_at in (own_at - 2, own_at - 1, own_at + 1, own_at + 2):
             if 0 <= other_at < len(axis.values):
                 chosen = {**common, **own, axis.name: axis.values[other_at]}
                 found.append(space.point(**chosen))

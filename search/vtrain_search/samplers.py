@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vtrain.errors import unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import optuna
     from optuna.samplers import BaseSampler
 
     from vtrain_search.space import Axis
 
 SAMPLERS = ("tpe", "cmaes", "nsga2", "random")
+DEPTH_BASE = 4
 STARTUP_TRIALS = 8
 """Fewest finished trials before TPE models them; the warm start has told more by then."""
 
@@ -56,8 +59,71 @@ def quiet_optuna() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def distributions(axes: tuple[Axis, ...]) -> dict[str, optuna.distributions.BaseDistribution]:
-    """Return one integer distribution an axis: the position of its value."""
-    from optuna.distributions import IntDistribution
+class Encoding:
+    """Turns axes into sampler parameters and back.
 
-    return {axis.name: IntDistribution(0, len(axis.values) - 1) for axis in axes}
+    Depth is split into a multiple of DEPTH_BASE and a rest: what divides evenly over pipeline
+    stages is a matter of the rest, what size the model has of the multiple, and a sampler can only
+    learn the two apart. Every depth stays reachable.
+    """
+
+    def __init__(self, axes: tuple[Axis, ...], *, categories: bool) -> None:
+        """Lay out the parameters.
+
+        Args:
+            axes: free dimensions.
+            categories: the rest of the depth is a category (a number for CMA-ES, which knows none).
+        """
+        from optuna.distributions import CategoricalDistribution, IntDistribution
+
+        self._axes = axes
+        self._split = {
+            axis.name for axis in axes
+            if axis.name == "layers" and len(axis.values) >= 2 * DEPTH_BASE
+        }  # fmt: skip
+        self.distributions: dict[str, optuna.distributions.BaseDistribution] = {}
+        for axis in axes:
+            if axis.name in self._split:
+                low, high = int(axis.values[0]), int(axis.values[-1])
+                self.distributions[_multiple(axis)] = IntDistribution(
+                    low // DEPTH_BASE, high // DEPTH_BASE
+                )
+                self.distributions[_rest(axis)] = (
+                    CategoricalDistribution(tuple(range(DEPTH_BASE)))
+                    if categories
+                    else IntDistribution(0, DEPTH_BASE - 1)
+                )
+            else:
+                self.distributions[axis.name] = IntDistribution(0, len(axis.values) - 1)
+
+    def decode(self, params: Mapping[str, Any]) -> dict[str, float]:
+        """Return the axis values that parameters stand for."""
+        found = {}
+        for axis in self._axes:
+            if axis.name in self._split:
+                value = DEPTH_BASE * params[_multiple(axis)] + params[_rest(axis)]
+                found[axis.name] = axis.values[axis.nearest(value)]
+            else:
+                found[axis.name] = axis.values[params[axis.name]]
+        return found
+
+    def encode(self, values: Mapping[str, float]) -> dict[str, int] | None:
+        """Return the parameters of some axis values; None where one lies outside its axis."""
+        found: dict[str, int] = {}
+        for axis in self._axes:
+            value = values[axis.name]
+            if not axis.values[0] <= value <= axis.values[-1]:
+                return None
+            if axis.name in self._split:
+                found[_multiple(axis)], found[_rest(axis)] = divmod(int(value), DEPTH_BASE)
+            else:
+                found[axis.name] = axis.nearest(value)
+        return found
+
+
+def _multiple(axis: Axis) -> str:
+    return f"{axis.name}_by_{DEPTH_BASE}"
+
+
+def _rest(axis: Axis) -> str:
+    return f"{axis.name}_rest"

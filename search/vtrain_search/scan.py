@@ -43,6 +43,27 @@ class Scan:
     start: tuple[Point, ...]
 
 
+def grid_points(problem: Problem, case: Case, *, share: float) -> tuple[Point, ...]:
+    """Return every shape that, by the coarse scan, costs at most a share of the budget.
+
+    Args:
+        problem: space, loss model, sequence length.
+        case: budget and limits.
+        share: share of the budget (0-1).
+    """
+    space = problem.space
+    if space.fixed is not None:
+        return (space.point(),)
+    widths = np.array(space.hidden_size, dtype=np.float64)[:, None]
+    depths = np.array(space.layers, dtype=np.float64)[None, :]
+    shares, _ = _shares(problem, case, widths, depths)
+    found = (
+        space.point(hidden_size=float(space.hidden_size[i]), layers=float(space.layers[j]))
+        for i, j in np.argwhere(shares <= share)
+    )
+    return tuple(dict.fromkeys(p for p in found if space.is_valid(p)))
+
+
 def points_of_size(
     problem: Problem, case: Case, parameters: float, *, count: int = 6, slack: float = 1.1
 ) -> tuple[Point, ...]:

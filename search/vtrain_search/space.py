@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 WIDTH_STEP = 128
 """Widths are multiples of the head size; 128 is also the tile edge of every GPU we know."""
+HEADS_STEP = 4
+"""The default block has 8 or 4 key-value heads, so its query heads come in fours. Other counts
+would leave a divisor of them, down to 1 for a prime, and with it no tensor parallelism."""
 MIN_PARAMETERS = 50e6
 """Below 50M parameters no law has data (design defaults, "sanity")."""
-_WIDTHS = (512, 65_536)
+_MAX_WIDTH = 65_536
 _DEPTHS = (4, 256)
 _FFN_RATIO_STEP = 0.125
 
@@ -55,7 +58,8 @@ class OuterSpace:
         layers: depths.
         ffn_ratio: feed-forward over model width; empty follows `default_ffn_hidden_size`.
         ffn_hidden_size: feed-forward width; empty follows the ratio.
-        num_key_value_heads: key-value heads; empty follows `default_architecture`.
+        num_key_value_heads: key-value heads; empty takes 8, or 4 below a width of 4,096 and where
+            8 does not divide the query heads.
         head_dim: head sizes.
         vocab_size: vocabulary of every architecture.
         fixed: the only architecture there is (`--arch`); the rest is then ignored.
@@ -110,14 +114,13 @@ class OuterSpace:
             ffn = max(1, round(ratio * hidden / 256)) * 256
         else:
             ffn = default_ffn_hidden_size(hidden)
-        wanted = 8 if hidden >= 4096 else 4
+        kv = 8 if hidden >= 4096 and heads % 8 == 0 else 4
+        if heads % kv:
+            # A width the user pinned: as many as divide its heads.
+            kv = max(d for d in range(1, 9) if heads % d == 0)
         if self.num_key_value_heads:
-            wanted = int(
-                _member(self.num_key_value_heads, chosen.get("num_key_value_heads", wanted))
-            )
-        # Pinned key-value heads are kept as they are; `is_valid` drops widths they do not divide.
-        pinned = len(self.num_key_value_heads) == 1
-        kv = wanted if pinned else max(d for d in range(1, wanted + 1) if heads % d == 0)
+            # `is_valid` drops widths that the wanted key-value heads do not divide.
+            kv = int(_member(self.num_key_value_heads, chosen.get("num_key_value_heads", kv)))
         return Point(hidden, layers, ffn, kv, head_dim)
 
     def is_valid(self, point: Point) -> bool:
@@ -167,8 +170,10 @@ def outer_space(pins: Pins, *, vocab_size: int, fixed: Architecture | None = Non
     head_dim = tuple(int(v) for v in _values(pins, "head_dim", (64, 80, 96, 128, 160, 192, 256)))
     if not pins.names("head_dim"):
         head_dim = (128,)
-    step = WIDTH_STEP if head_dim == (128,) else min(head_dim)
-    widths = _values(pins, "hidden_size", range(_WIDTHS[0], _WIDTHS[1] + 1, step))
+    step = WIDTH_STEP
+    if not pins.names("num_key_value_heads") and len(head_dim) == 1:
+        step = HEADS_STEP * head_dim[0]
+    widths = _values(pins, "hidden_size", range(step, _MAX_WIDTH + 1, step))
     if len(head_dim) == 1 and (odd := [w for w in widths if w % head_dim[0]]):
         near = max(1, round(odd[0] / head_dim[0])) * head_dim[0]
         raise UserInputError(

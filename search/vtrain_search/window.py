@@ -53,7 +53,9 @@ def usable_gpu_hours(problem: Problem, case: Case, offer: Offer, flops_per_token
     return float(min(hours, case.gpu_limit(offer) * case.deadline_s / 3600.0))
 
 
-def search_window(problem: Problem, case: Case, offer: Offer, table: ArchitectureTable) -> Scored:
+def search_window(
+    problem: Problem, case: Case, offer: Offer, table: ArchitectureTable, *, wide: bool = False
+) -> Scored:
     """Return the scored window that holds the best run of one architecture under one budget.
 
     Fewer GPUs than spend the budget before the deadline leave money, more lose efficiency, and
@@ -65,11 +67,20 @@ def search_window(problem: Problem, case: Case, offer: Offer, table: Architectur
         case: budget and limits.
         offer: cluster and price.
         table: the architecture's table on the offer's cluster.
+        wide: start with half to four times the GPUs that the budget needs and two octaves of
+            batches on either side, to check the narrow start.
     """
     counts = gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=problem.pins)
     flops = table.architecture.training_flops_per_token(problem.seq_length)
     hours = usable_gpu_hours(problem, case, offer, flops)
     window = _start(problem, case, offer, counts, hours, flops)
+    if wide:
+        full = hours * 3600.0 / case.deadline_s
+        window.low = min(window.low, int(np.searchsorted(counts, 0.5 * full)))
+        window.high = max(window.high, int(np.searchsorted(counts, 4.0 * full)) - 1)
+        if "global_batch_size" not in problem.pins.exact:
+            window.block_low = max(0, window.block_low - 3)
+            window.block_high += 2
     for _ in range(_ROUNDS):
         cells = table.window(
             [int(c) for c in counts[window.low : window.high + 1]],

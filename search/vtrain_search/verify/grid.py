@@ -1,0 +1,92 @@
+"""The stated grid: every width and depth around the optimum, every plan of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vtrain_search.evaluator import Outcome, Task
+from vtrain_search.scan import grid_points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vtrain_search.executors import Executor
+    from vtrain_search.problem import Problem
+    from vtrain_search.space import Point
+
+GRID_SHARE = 0.25
+"""Shapes that cost up to this share of the budget by the coarse scan are in the grid."""
+WIDE_BEST = 48
+"""Best architectures whose whole range of GPU counts and batches is enumerated as well."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GridResult:
+    """The best of a grid.
+
+    Attributes:
+        point: its architecture.
+        outcome: its design and loss.
+        architectures: architectures enumerated.
+        plans: (design, plan) points estimated.
+        outcomes: every architecture's outcome.
+    """
+
+    point: Point
+    outcome: Outcome
+    architectures: int
+    plans: int
+    outcomes: dict[Point, Outcome]
+
+
+def enumerate_grid(
+    problem: Problem,
+    executor: Executor,
+    *,
+    case: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> GridResult | None:
+    """Evaluate every architecture of the grid, then the best ones over a much wider window.
+
+    The first pass looks at the GPU counts and batches that the search looks at; the second takes
+    the best architectures and every GPU count from half to four times what the budget needs and
+    every batch within two octaves, so that the search's narrow window is checked too.
+
+    Args:
+        problem: the question.
+        executor: evaluates tasks.
+        case: which of its cases.
+        on_progress: called with (done, total).
+
+    Returns:
+        The best, None when nothing in the grid is feasible.
+    """
+    points = list(grid_points(problem, problem.cases[case], share=GRID_SHARE))
+    outcomes: dict[Point, Outcome] = {}
+    tasks = [Task(p, (case,)) for p in points]
+    for done, (at, found) in enumerate(executor.run(tasks), start=1):
+        outcomes[points[at]] = found[0]
+        if on_progress is not None:
+            on_progress(done, len(points))
+    plans = sum(o.plans for o in outcomes.values())
+    leaders = sorted(
+        (p for p in points if outcomes[p].feasible), key=lambda p: (outcomes[p].key, p)
+    )[:WIDE_BEST]
+    for point, outcome in _wide(executor, leaders, case):
+        plans += outcome.plans
+        if outcome.feasible and outcome.key < outcomes[point].key:
+            outcomes[point] = outcome
+    if not leaders:
+        return None
+    best = min(leaders, key=lambda p: (outcomes[p].key, p))
+    return GridResult(
+        point=best, outcome=outcomes[best], architectures=len(points), plans=plans,
+        outcomes=outcomes,
+    )  # fmt: skip
+
+
+def _wide(executor: Executor, leaders: list[Point], case: int) -> Iterator[tuple[Point, Outcome]]:
+    tasks = [Task(p, (case,), wide=True) for p in leaders]
+    for at, found in executor.run(tasks):
+        yield leaders[at], found[0]
