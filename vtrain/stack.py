@@ -252,6 +252,8 @@ class Stack:
         buffer_bytes: framework and communication buffers inside the allocator.
         bucket_parameters_max: parameters in one communication bucket at most (dp > 1).
         bucket_bytes_per_parameter: bytes such a bucket holds for each of its parameters.
+        bucket_takes_whole_tensors: a bucket is sent once it exceeds its size, so that it can hold
+            the whole embedding.
         time_log_sd: standard deviation of log(measured / predicted) step time.
         memory_log_sd: the same for peak memory.
         sources: where each value comes from, by field.
@@ -292,6 +294,7 @@ class Stack:
     buffer_bytes: float = 1.0 * 2**30
     bucket_parameters_max: float = 0.0
     bucket_bytes_per_parameter: float = 0.0
+    bucket_takes_whole_tensors: bool = False
     time_log_sd: float = 0.08
     memory_log_sd: float = 0.06
     sources: Mapping[str, str] = field(default_factory=dict)

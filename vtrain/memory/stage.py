@@ -232,7 +232,10 @@ def stage_memory(
     gradients = parameters * (state.gradients / (shards if divided else 1.0))
     buffers = stack.buffer_bytes + state.weight_gradient_buffers * p.layer_matrices
     if stack.bucket_parameters_max:
-        bucket = np.minimum(parameters, stack.bucket_parameters_max)
+        largest: Floats | float = stack.bucket_parameters_max
+        if stack.bucket_takes_whole_tensors:
+            largest = np.maximum(largest, p.embedding * place.embedding)
+        bucket = np.minimum(parameters, largest)
         buffers = buffers + np.where(sizes.dp > 1, bucket * stack.bucket_bytes_per_parameter, 0.0)
     micro_batches, layer_batches = in_flight(structure.schedule, sizes, place.stage, place.layers)
     activations = layer_batches * shared.layer_kept

@@ -6,12 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+_SAFE_Z = 1.2815515655446004  # standard normal quantile of SAFE_PROBABILITY
+
 if TYPE_CHECKING:
     from vtrain.stack import Stack
 
 VERDICTS = ("fits", "tight", "does not fit")
 SHARE_FITS = 0.90  # design default: allocated peak over what the context leaves
 SHARE_TIGHT = 0.95
+SAFE_PROBABILITY = 0.90
+"""What a recommendation asks for; at a spread of 0.05 this is the 90 % share, above it less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +56,18 @@ def memory_limit_bytes(
         share: of what the context leaves.
     """
     return share * max(0.0, device_memory_bytes - stack.context_bytes)
+
+
+def safe_limit_bytes(device_memory_bytes: float, stack: Stack) -> float:
+    """Return the largest allocated peak to recommend: it fits, and with SAFE_PROBABILITY.
+
+    Args:
+        device_memory_bytes: memory of one device.
+        stack: the software; a less certain prediction keeps more distance.
+    """
+    usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
+    distance = math.exp(-_SAFE_Z * stack.memory_log_sd) / stack.reserved_over_allocated
+    return usable * min(SHARE_FITS, distance)
 
 
 def verdict(peak_bytes: float, device_memory_bytes: float, stack: Stack) -> Verdict:
