@@ -110,10 +110,13 @@ class AttentionConstants:
     backward_half_seq: float
     head_dim_64_factor: float = 0.85
     """Rate at head dimension 64 over the rate at 128."""
+    tail_waves: float = 1.0
+    """Waves lost at the end of a kernel: work spread over S SMs takes work/S plus this many
+    blocks (Graham's bound has one)."""
     block_rows: float = 128.0
     """Query rows of one thread block."""
     sm_count: float
-    """Blocks that run at a time; fewer leave the device idle."""
+    """Blocks that run at a time."""
     floor_s: float = 5e-6
     """Seconds of an empty kernel."""
 
@@ -237,8 +240,8 @@ class CollectiveFit:
 class NetworkFit:
     """T = L log2(N) + w / B + (s0 + s1 log2(N)) sqrt(w / B) of an all-reduce over N domains.
 
-    B = min(nvlink, nic_efficiency x NIC x (n - 1) / (N - 1)), the bus bandwidth at which the
-    NICs of one domain saturate in a hierarchical ring.
+    B = min(nvlink, nic_efficiency x NIC x ranks in a domain): a ring enters and leaves each domain
+    once for every NIC that its ranks own.
     """
 
     hop_s: float
@@ -297,9 +300,12 @@ def group_span(
     """How a communication group lies across NVLink domains.
 
     Ranks are laid out tensor, context, (expert), data, pipeline, the innermost first; a group is
-    `size` ranks at distance `stride` (tp: 1; cp: tp; dp: tp cp; pp: tp cp dp). Where groups do
-    not tile the domains, the answer is that of the group that straddles most of them, since
-    every rank waits for it.
+    `size` ranks at distance `stride` (tp: 1; cp: tp; dp: tp cp; pp: tp cp dp).
+
+    A domain of one node is always full: where groups do not tile it, the answer is that of the
+    group that straddles most nodes, since every rank waits for it. A domain of many nodes (a
+    rack) need not be: schedulers take from each rack as many nodes as whole groups need, 64 of
+    72 GPUs for powers of two (Slurm's topology/block plugin and its `--segment`).
 
     Args:
         cluster: gives the domain size.
@@ -313,15 +319,17 @@ def group_span(
     domain = cluster.nvlink_domain
     size_f = np.asarray(size, dtype=np.float64)
     stride_f = np.asarray(stride, dtype=np.float64)
+    if domain > cluster.gpus_per_node:
+        domains = np.ceil(size_f / np.maximum(np.floor(domain / stride_f), 1.0))
+        return size_f / domains, domains
     block = size_f * stride_f
-    whole = np.floor(block / domain)
-    # Offsets of blocks inside a domain are the multiples of gcd(block, domain); the last of them
-    # straddles most. The gcd depends on block mod domain only, so a small table serves.
-    rest = np.arange(domain)
-    step = np.gcd(rest, domain)
-    straddle = ((domain - step + rest - 1) // domain + 1).astype(np.float64)
-    domains = whole + straddle[(block - whole * domain).astype(np.intp)]
-    domains = np.where(stride_f >= domain, size_f, np.minimum(domains, size_f))
+    # Blocks start at the multiples of gcd(block, domain) inside a domain, and a block's groups at
+    # its first `stride` ranks; the last start straddles most. The gcd depends on block mod domain
+    # only, so a small table serves.
+    steps = np.gcd(np.arange(domain), domain).astype(np.float64)
+    step = steps[(block - np.floor(block / domain) * domain).astype(np.intp)]
+    domains = np.floor((block - 1.0 - np.maximum(step, stride_f)) / domain) + 2.0
+    domains = np.where(stride_f >= domain, size_f, domains)
     return size_f / domains, domains
 
 

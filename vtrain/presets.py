@@ -58,6 +58,24 @@ def cluster_names() -> list[str]:
     return sorted(_catalogue("clusters"))
 
 
+def device_table(name: str) -> Table:
+    """Parsed TOML of a shipped device, a fresh copy.
+
+    Raises:
+        UserInputError: unknown name.
+    """
+    return _shipped("device", "devices", name)
+
+
+def cluster_table(name: str) -> Table:
+    """Parsed TOML of a shipped cluster, a fresh copy.
+
+    Raises:
+        UserInputError: unknown name.
+    """
+    return _shipped("cluster", "clusters", name)
+
+
 def load_device(name_or_path: str | Path) -> Device:
     """Read a device.
 

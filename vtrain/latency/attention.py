@@ -35,8 +35,8 @@ def flash_forward_seconds(
 ) -> NDArray[np.float64]:
     """Seconds of one fused attention forward.
 
-    F / (P e s/(s+s0) d f) + t0 with F = 4 b h s_q s_kv d, halved when causal. d lowers the rate
-    below head dimension 128; f < 1 when there are fewer query blocks than SMs.
+    F / (P e s/(s+s0) f) (1 + q S / blocks) + t0 with F = 4 b h s_q s_kv d, halved when causal:
+    f changes the rate with head dimension, q waves of the S SMs are lost at the end.
 
     Args:
         constants: fitted constants of the kernel generation.
@@ -114,14 +114,16 @@ def _flash(
     keys = np.asarray(seq_kv, dtype=np.float64)
     depth = np.asarray(head_dim, dtype=np.float64)
     slope = (1.0 - c.head_dim_64_factor) / 64.0
-    dim_factor = np.clip(1.0 - slope * (128.0 - depth), 0.25, 1.0)
+    dim_factor = np.clip(1.0 - slope * (128.0 - depth), 0.25, 1.5)
     scale = (2.0 if causal else 4.0) * work / (peak_flops * efficiency)
-    # F / (s / (s + s0)): one factor s_kv cancels.
-    per_head = scale * queries * (keys + half_seq) * depth / dim_factor
-    # Fewer blocks than SMs take as long as one full wave. Backward splits the keys instead of
-    # the queries, to the same number of blocks.
-    blocks = rows * np.ceil(np.maximum(queries, keys) / c.block_rows)
-    return per_head * rows * np.maximum(1.0, c.sm_count / blocks) + c.floor_s
+    # F / (s / (s + s0)): one factor s_kv cancels. A causal row meets half of the keys on average,
+    # so the same overhead a block shows as half of the length when nothing is masked.
+    overhead = half_seq if causal else 0.5 * half_seq
+    per_head = scale * queries * (keys + overhead) * depth / dim_factor
+    # A list schedule on S machines ends at most one job after work / S (Graham 1966). Backward
+    # splits the keys instead of the queries, into as many blocks.
+    blocks_per_head = np.maximum(queries, keys) / c.block_rows
+    return per_head * (rows + (c.tail_waves * c.sm_count) / blocks_per_head) + c.floor_s
 
 
 def unfused_attention_forward_seconds(

@@ -29,8 +29,9 @@ def collective_seconds(
     """Seconds of one collective in every group at once, as frameworks lay ranks out.
 
     Inside a domain T = a0 + a1 (n - 1) + w/B + c sqrt(w); across N domains
-    T = L log2(N) + w/B + (s0 + s1 log2(N)) sqrt(w/B) with B the hierarchical ring's, the NICs
-    shared with the sibling groups (constants: `CollectiveTerms`, `NetworkFit`).
+    T = L log2(N) + w/B + (s0 + s1 log2(N)) sqrt(w/B) with B that of a ring whose domains have
+    as many NICs as the group has ranks there; the others serve its siblings (constants:
+    `CollectiveTerms`, `NetworkFit`).
 
     Args:
         cluster: links and fitted constants.
@@ -138,7 +139,7 @@ def _inter(
         per_byte = (size - ranks) / (size * nic)
     else:
         nic = cluster.nic_bytes_per_s * net.nic_efficiency
-        wire = nic * np.maximum(size - 1.0, 1.0) / np.maximum(domains - 1.0, 1.0)
+        wire = nic * ranks
         per_byte = _bus_factor(op, size) / np.minimum(wire, net.nvlink_bytes_per_s)
     share = 1.0 if op == "all_reduce" else 0.5
     per_root = (net.sqrt_s + net.sqrt_hop_s * hops) * np.sqrt(per_byte)
