@@ -22,7 +22,7 @@ from .shipped_terms import (
     batch_deviations,
     gemstones_draws,
     head_strengths,
-    repetition_deviations,
+    repetition_scores,
     shape_deviations,
 )
 from .tables import CHINCHILLA_DROPPED, chinchilla_points, read_table
@@ -108,11 +108,12 @@ def make_all(data: Path, out: Path, *, replicates: int = REPLICATES, seed: int =
     )
     write_columns(
         out / "repetition_draws.csv",
-        repetition_deviations(
+        repetition_scores(
             read_table(data / "datablations_repeats.csv"), replicates=replicates, seed=seed + 5
         ),
         "Repeated-data runs of arXiv 2305.16264, N >= 2e9, D/N >= 5, up to 16 epochs, (N, D) "
-        f"cells resampled; {made(5)}",
+        "cells resampled; normal scores of R_D* and R_N* (joint ranks only); "
+        f"{replicates} bootstrap refits, seed {seed + 5}",
     )
 
 

@@ -38,6 +38,13 @@ def resample_groups(groups: NDArray[np.integer], rng: np.random.Generator) -> ND
     return np.concatenate([np.flatnonzero(groups == g) for g in drawn])
 
 
+def normal_scores(values: FloatArray) -> FloatArray:
+    """Return standard normal quantiles in the order of the values (ties keep their order)."""
+    normal = NormalDist()
+    quantiles = np.array([normal.inv_cdf((k + 0.5) / values.size) for k in range(values.size)])
+    return np.asarray(quantiles[np.argsort(np.argsort(values, kind="stable"), kind="stable")])
+
+
 def gemstones_rows(table: Table, schedule: str = "constant_lr") -> NDArray[np.bool_]:
     """Return which checkpoints enter a fit."""
     return np.asarray(
@@ -79,11 +86,8 @@ def shape_deviations(table: Table, *, replicates: int, seed: int) -> dict[str, F
     point = fitted(every, shape_starts(ln_loss, with_rho=True), 1e-10)
     rng = np.random.default_rng(seed)
     draws = np.array([fitted(resample_groups(groups, rng), point, 1e-7) for _ in range(replicates)])
-    normal = NormalDist()
-    ranks = np.argsort(np.argsort(draws[:, 5]))
-    scores = np.array([normal.inv_cdf((k + 0.5) / replicates) for k in range(replicates)])
     return {
-        "z_kappa": scores[ranks],
+        "z_kappa": normal_scores(draws[:, 5]),
         "ln_r0": draws[:, 6] - point[6],
         "rho": draws[:, 7] - point[7],
     }
@@ -235,8 +239,12 @@ def repetition_penalties(
     }
 
 
-def repetition_deviations(table: Table, *, replicates: int, seed: int) -> dict[str, FloatArray]:
-    """Return deviations of ln R_D* and ln R_N*, fitted to penalties under the default law."""
+def repetition_scores(table: Table, *, replicates: int, seed: int) -> dict[str, FloatArray]:
+    """Return normal scores of R_D* and R_N*, fitted to penalties under the default law.
+
+    Along the ridge where the two trade off a cell more or less moves either by a factor of ten;
+    the scores keep how they move together, the shipped term sets how far.
+    """
     from scipy.optimize import least_squares
 
     runs = repetition_penalties(table, min_parameters=2e9, min_ratio=5.0, max_epochs=16.0)
@@ -267,4 +275,4 @@ def repetition_deviations(table: Table, *, replicates: int, seed: int) -> dict[s
     point = fitted(np.arange(ln_n.size), np.log([R_D_STAR, R_N_STAR]))
     rng = np.random.default_rng(seed)
     draws = np.array([fitted(resample_groups(cells, rng), point) for _ in range(replicates)])
-    return {"ln_r_d": draws[:, 0] - point[0], "ln_r_n": draws[:, 1] - point[1]}
+    return {"z_r_d": normal_scores(draws[:, 0]), "z_r_n": normal_scores(draws[:, 1])}

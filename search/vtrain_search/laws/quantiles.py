@@ -17,6 +17,15 @@ _CHUNK_DESIGNS = 128
 _SEED = 20260401
 
 
+Z95 = 1.6448536269514722
+"""95th percentile of the standard normal: half of a central 90 % interval."""
+
+
+def log_sd90(low: float, high: float) -> float:
+    """Return the log standard deviation of a log-normal with this central 90 % interval."""
+    return float(np.log(high / low)) / (2.0 * Z95)
+
+
 def chunks(designs: Designs) -> Iterator[Designs]:
     """Yield the flattened designs in blocks."""
     flat = designs.flat()

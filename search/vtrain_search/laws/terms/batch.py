@@ -15,8 +15,8 @@ from vtrain_search.laws.shipped import read_columns
 CRITICAL_BATCH_PREFACTOR = 0.567
 CRITICAL_BATCH_EXPONENT = 0.571
 # Refit inside a loss law on the 160 best-learning-rate points of those sweeps by
-# `python -m vtrain_search.fit_law.shipped` (0.147, rms 0.38 %; with the sides free 0.153 above
-# and 0.140 below B*), rounded.
+# `python -m vtrain_search.fit_law.shipped` (0.147, rms 0.38 %; with the sides free 0.152 above
+# and 0.142 below B*), rounded.
 Q = 0.147
 
 REFUSED_ABOVE = 8.0

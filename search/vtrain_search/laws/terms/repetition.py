@@ -8,6 +8,7 @@ import numpy as np
 
 from vtrain_search.laws.base import Coefficients, Draws
 from vtrain_search.laws.designs import FloatArray
+from vtrain_search.laws.quantiles import log_sd90
 from vtrain_search.laws.shipped import read_columns
 
 # Muennighoff et al. 2023, Scaling Data-Constrained Language Models (arXiv 2305.16264): R_D*, R_N*,
@@ -16,6 +17,10 @@ from vtrain_search.laws.shipped import read_columns
 R_D_STAR = 15.387756
 R_N_STAR = 5.309743
 PARAMETERS_PER_TOKEN = float(np.exp((6.255414 - 7.3049974) / 0.3526596))
+# 90 % spread of refits to the released runs with other sizes, epochs and Huber widths at equal
+# error; one bootstrap's scatter is narrower and misses measured penalties.
+R_D_INTERVAL90 = (8.0, 47.0)
+R_N_INTERVAL90 = (2.0, 25.0)
 EPOCHS_MAX = 44.0
 """Epochs of the released runs that are not yet in runaway over-fitting."""
 
@@ -49,12 +54,14 @@ class RepetitionTerm:
         return {"r_d": self.r_d, "r_n": self.r_n}
 
     def draws(self) -> Draws:
-        """Return joint draws of R_D* and R_N*, from a bootstrap over the released runs."""
+        """Return log-normal draws of R_D* and R_N*, joint ranks from a bootstrap over the runs."""
         columns, provenance = read_columns("repetition_draws.csv")
+        sd_d = log_sd90(*R_D_INTERVAL90)
+        sd_n = log_sd90(*R_N_INTERVAL90)
         return Draws(
             columns={
-                "r_d": self.r_d * np.exp(columns["ln_r_d"]),
-                "r_n": self.r_n * np.exp(columns["ln_r_n"]),
+                "r_d": self.r_d * np.exp(sd_d * columns["z_r_d"]),
+                "r_n": self.r_n * np.exp(sd_n * columns["z_r_n"]),
             },
             provenance=provenance,
         )

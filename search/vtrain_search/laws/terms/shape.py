@@ -8,6 +8,7 @@ import numpy as np
 
 from vtrain_search.laws.base import Coefficients, Draws
 from vtrain_search.laws.designs import FloatArray
+from vtrain_search.laws.quantiles import Z95, log_sd90
 from vtrain_search.laws.shipped import read_columns
 
 # Fitted on the Gemstones models (arXiv 2502.06857; 22 shapes, width 256-3072, depth 3-80,
@@ -20,14 +21,12 @@ REFERENCE_PARAMETERS = 4e8
 """Non-embedding parameters at which the best width/depth is R0."""
 
 ASPECT_RANGE = (3.0, 320.0)
-"""Width/depth spanned by the Gemstones models (768x... to 2560x8), rounded."""
+"""Width/depth spanned by the Gemstones models (256x80 to 2560x8), rounded."""
 PARAMETERS_RANGE = (3.5e7, 2e9)
 """Non-embedding parameters of the Gemstones models."""
 
 # 90 % interval of kappa over all refits, wider than the bootstrap of one of them.
 KAPPA_INTERVAL90 = (0.03, 0.12)
-Z95 = 1.6448536269514722
-"""95th percentile of the standard normal: half of a central 90 % interval."""
 BEST_ASPECT_FACTOR90 = 2.0
 """Beyond the data the best width/depth is known to a factor 2 either way (90 %)."""
 
@@ -60,7 +59,7 @@ class ShapeTerm:
         rho are the bootstrap's deviations around the default; `ln_far` shifts r* beyond the data.
         """
         columns, provenance = read_columns("shape_draws.csv")
-        sd = float(np.log(KAPPA_INTERVAL90[1] / KAPPA_INTERVAL90[0])) / (2 * Z95)
+        sd = log_sd90(*KAPPA_INTERVAL90)
         return Draws(
             columns={
                 "kappa": self.kappa * np.exp(sd * columns["z_kappa"]),
