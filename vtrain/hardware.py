@@ -83,6 +83,8 @@ class GemmConstants:
     sustained: float = 1.0
     """Compute rate inside a long training step over the rate of isolated kernels: power limits
     push it below 1; a table measured on a slow software stack pushes it above."""
+    quantise_n: float = 0.0
+    """Quantising the input costs as much as this many more output columns (8 bits and below)."""
     weight_gradient: float = 1.05
     """Time of the weight gradient (fp32 accumulation into the output) over the forward's."""
     tile: TileConstants | None = None
@@ -90,7 +92,7 @@ class GemmConstants:
 
     def __post_init__(self) -> None:
         """Refuse values no kernel can have."""
-        _positive(self, may_be_zero=("half_m", "half_n", "half_k"))
+        _positive(self, may_be_zero=("half_m", "half_n", "half_k", "quantise_n"))
         _require(self.efficiency <= 1.2, "GemmConstants.efficiency must be <= 1.2", self.efficiency)
         _require(
             self.hbm_fraction <= 1, "GemmConstants.hbm_fraction must be <= 1", self.hbm_fraction

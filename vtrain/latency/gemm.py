@@ -23,6 +23,7 @@ def gemm_seconds(
     *,
     element_bytes: float = 2.0,
     output_bytes: float = 2.0,
+    input_is_quantised: bool = False,
 ) -> NDArray[np.float64]:
     """Seconds of C[m, n] = A[m, k] B[k, n], `batch` times in one kernel.
 
@@ -41,6 +42,9 @@ def gemm_seconds(
         batch: independent multiplications in one kernel.
         element_bytes: bytes of an input element.
         output_bytes: bytes of an output element.
+        input_is_quantised: leave out the cast of A to a narrow format, done for an earlier
+            product (the weight gradient reuses what forward and input gradient cast). Tables of
+            fp8 and fp4 products include it; it goes with m k, like a share of the output columns.
 
     Returns:
         Seconds, float64 of the broadcast shape.
@@ -53,7 +57,8 @@ def gemm_seconds(
     per_input = element_bytes / (hbm_bytes_per_s * c.hbm_fraction)
     per_output = output_bytes / (hbm_bytes_per_s * c.hbm_fraction)
     # Constants go on the smaller operand first: n and k are often scalars or short.
-    compute = ((n_f + c.half_n) * (k_f + c.half_k) * per_flop) * (m_f + c.half_m)
+    extra_n = c.half_n if input_is_quantised else c.half_n + c.quantise_n
+    compute = ((n_f + extra_n) * (k_f + c.half_k) * per_flop) * (m_f + c.half_m)
     traffic = (k_f * per_input + n_f * per_output) * m_f + k_f * n_f * per_input
     slower = np.maximum(compute, traffic)
     if not (np.isscalar(batch) and batch == 1.0):

@@ -78,6 +78,17 @@ def test_sustained_factor_leaves_memory_traffic_alone():
     assert gemm_seconds(slow, *args) == gemm_seconds(constants, *args)
 
 
+def test_quantised_input_saves_the_cast():
+    """A cast done for an earlier product is not paid twice; half precision has none."""
+    device = load_device("H100")
+    for precision, saves in (("fp8", True), ("bf16", False)):
+        args = (
+            device.gemm[precision], device.peak_flops[precision], device.hbm_bytes_per_s,
+            8192, 4096, 8192,
+        )  # fmt: skip
+        assert (gemm_seconds(*args, input_is_quantised=True) < gemm_seconds(*args)) == saves
+
+
 def test_skinny_products_run_at_hbm_speed():
     """m = 16 on 128 MiB of weights takes the traffic over the measured share of HBM (0.75)."""
     device = load_device("H100")

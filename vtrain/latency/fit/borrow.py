@@ -21,6 +21,10 @@ STATIC_SHARE = 0.25
 CLOCK_HZ = {"Volta": 1.53e9, "Ampere": 1.41e9, "Hopper": 1.83e9, "Blackwell": 1.965e9}
 """SM clock behind the datasheet's tensor peaks (NVIDIA architecture whitepapers)."""
 
+A100_PCIE_LEVEL = 1.0 / 1.15
+"""Rate of the 300 W board over the model of the 400 W one: median of 61 forward products of the
+SimuMax A100 PCIe table against form (b) with the constants of the SXM board."""
+
 V100_LARGE_GEMM_SHARE = 0.74
 """Share of the tensor peak of cuBLAS on large half-precision matrices, Tesla V100: 83 TFLOPS
 (Markidis et al. 2018, arXiv 1803.04014, "NVIDIA Tensor Core Programmability")."""
@@ -35,8 +39,8 @@ class Borrow:
     why: str
     donor_path: str = ""
     rule: str = "copy"
-    """copy, power (sustained factor by board power), clock (attention by SM count and clock) or
-    v100 (level of the published large product)."""
+    """copy, power (sustained factor by board power), clock (attention by SM count and clock),
+    pcie or v100 (level of published products)."""
 
 
 def _relatives(*paths: str, donor: str, why: str, rule: str = "copy") -> tuple[Borrow, ...]:
@@ -135,7 +139,13 @@ BORROWED: Mapping[str, tuple[Borrow, ...]] = {
         why="same chip with slower memory",
     ),
     "a100-pcie-80g": (
-        *_relatives("gemm", donor="a100-sxm-80g", rule="power", why="same chip on a 300 W board"),
+        *_relatives(
+            "gemm",
+            donor="a100-sxm-80g",
+            rule="pcie",
+            why="same chip on a 300 W board: 61 products of the SimuMax A100 PCIe table take 1.15 "
+            "of the time (median)",
+        ),
         *_relatives("attention", "memory_bound", donor="a100-sxm-80g", why="same chip"),
     ),
     "v100-sxm-32g": (
@@ -194,6 +204,9 @@ def apply_borrowed(
             text += f"; sustained x {factor:.3f}, the square root of the dynamic power ratio"
             for constants in value.values():
                 constants["sustained"] = min(constants["sustained"] * factor, 1.0)
+        elif rule.rule == "pcie":
+            for constants in value.values():
+                constants["sustained"] = constants["sustained"] * A100_PCIE_LEVEL
         elif rule.rule == "clock":
             factor = clock_factor(table, donor)
             for key in ("forward_efficiency", "backward_efficiency"):

@@ -77,22 +77,34 @@ def _gemm(frame: Frame, device: Device, rows: Rows) -> list[Fitted]:
     """Every precision, half precision first: whether the device throttles is read there.
 
     Quantised kernels spend part of their time on the input, so their own rates do not tell; and
-    fp4 has too few long rows, so it takes the factor of the next wider precision.
+    since that part draws little power, they throttle no more than the next wider precision. fp4
+    has too few long rows and takes that one's factor.
     """
     out: list[Fitted] = []
     throttle, text, limited = 1.0, "none measured", True
+    half_n = 0.0
     for precision, dtype in rows.precisions.items():
         part, found = _gemm_precision(frame, device, rows, precision, dtype)
         ratio, stacks, slower = _sustained(frame, device, rows, precision, dtype, found)
         if precision == "bf16":
             limited = slower
-        if ratio is not None:
-            throttle, text = (ratio if limited else 1.0), f"{dtype} {stacks}"
-        part.values["gemm"][precision]["sustained"] = throttle
+        if ratio is not None and not limited:
+            throttle, text = 1.0, f"{dtype} {stacks}"
+        elif ratio is not None and (precision == "bf16" or ratio > throttle):
+            throttle, text = ratio, f"{dtype} {stacks}"
+        values = part.values["gemm"][precision]
+        values["sustained"] = throttle
+        if precision == "bf16":
+            half_n = values["half_n"]
+        else:
+            # Without its quantisation a narrow product saturates in n like a half-precision one.
+            values["quantise_n"] = max(0.0, values["half_n"] - half_n)
+            values["half_n"] -= values["quantise_n"]
         part.sources[f"gemm.{precision}.sustained"] = {
             "source": "gemm.csv: rate of kernels over 10 ms against those of 50 us to 1 ms, both "
             "over the fitted model, geometric mean over the software stacks measured; 1 where "
-            f"long half-precision kernels reach the FLOP/s of short ones: {text}",
+            f"long half-precision kernels reach the FLOP/s of short ones; at least that of the "
+            f"wider precision: {text}",
         }
         out.append(part)
     return out
