@@ -8,6 +8,7 @@ from vtrain.memory.micro_batch import MicroBatch, MicroBatches, max_micro_batch
 from vtrain.memory.peak import STAGES, PeakMemory, peak_memory
 from vtrain.memory.timeline import EVENTS, MemoryTimeline, memory_timeline
 from vtrain.memory.verdict import (
+    FRAGMENTATION_ADVICE,
     VERDICTS,
     Verdict,
     memory_limit_bytes,
@@ -17,6 +18,7 @@ from vtrain.memory.verdict import (
 
 __all__ = [
     "EVENTS",
+    "FRAGMENTATION_ADVICE",
     "STAGES",
     "VERDICTS",
     "Fix",

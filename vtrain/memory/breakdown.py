@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vtrain.errors import UserInputError
 from vtrain.memory.stage import (
     MOMENTS,
     Place,
@@ -20,6 +21,10 @@ from vtrain.plan import Structure
 from vtrain.schedule.stages import layers_of_stages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from vtrain.architecture import Architecture
     from vtrain.plan import Plan
     from vtrain.stack import Stack
@@ -69,7 +74,12 @@ class StageBreakdown:
 
 
 def memory_breakdown(
-    architecture: Architecture, stack: Stack, plan: Plan, *, seq_length: int
+    architecture: Architecture,
+    stack: Stack,
+    plan: Plan,
+    *,
+    seq_length: int,
+    layout: Sequence[int] | None = None,
 ) -> list[StageBreakdown]:
     """Return one itemised breakdown a pipeline stage.
 
@@ -78,9 +88,13 @@ def memory_breakdown(
         stack: the software.
         plan: how the model is spread.
         seq_length: tokens of one sequence.
+        layout: layers of each stage where the user states them; the stack's split when None.
+
+    Raises:
+        UserInputError: a layout that does not hold every layer once.
     """
-    layers = layers_of_stages(architecture, stack.layer_split, plan.pp, plan.virtual_stages)
-    memory, depth = every_stage(architecture, stack, plan, seq_length=seq_length)
+    layers = _layers(architecture, stack, plan, layout)
+    memory, depth = every_stage(architecture, stack, plan, seq_length=seq_length, layout=layout)
     peaks, reserved = memory.peak(), memory.reserved(stack)
     heaviest = int(peaks.argmax())
     moments = np.stack(memory.moments())
@@ -110,9 +124,27 @@ def memory_breakdown(
     return result
 
 
+def _layers(
+    architecture: Architecture, stack: Stack, plan: Plan, layout: Sequence[int] | None
+) -> npt.NDArray[np.int64]:
+    if layout is None:
+        return layers_of_stages(architecture, stack.layer_split, plan.pp, plan.virtual_stages)
+    if len(layout) != plan.pp or sum(layout) != architecture.num_layers or min(layout) < 0:
+        raise UserInputError(
+            f"layout {list(layout)} must name pp={plan.pp} stages that hold "
+            f"num_layers={architecture.num_layers} layers in all"
+        )
+    return np.asarray(layout, dtype=np.int64)
+
+
 def every_stage(
-    architecture: Architecture, stack: Stack, plan: Plan, *, seq_length: int
-) -> tuple[StageMemory, np.ndarray]:
+    architecture: Architecture,
+    stack: Stack,
+    plan: Plan,
+    *,
+    seq_length: int,
+    layout: Sequence[int] | None = None,
+) -> tuple[StageMemory, npt.NDArray[np.float64]]:
     """Return the memory of all stages as rows, and the micro-batches each holds in flight.
 
     Args:
@@ -120,6 +152,7 @@ def every_stage(
         stack: the software.
         plan: how the model is spread.
         seq_length: tokens of one sequence.
+        layout: layers of each stage where the user states them.
     """
     structure = Structure(plan.recompute, plan.sharding, plan.sequence_parallel, plan.schedule)
     sizes = Sizes(
@@ -131,7 +164,7 @@ def every_stage(
             )
         )
     )  # fmt: skip
-    layers = layers_of_stages(architecture, stack.layer_split, plan.pp, plan.virtual_stages)
+    layers = _layers(architecture, stack, plan, layout)
     index = np.arange(plan.pp, dtype=np.float64)
     place = Place(
         index,

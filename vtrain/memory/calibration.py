@@ -55,12 +55,16 @@ class MemorySite:
         return scaled + parts.fixed + self.unexplained_bytes
 
 
-def fit_memory_site(parts: Sequence[Parts], measured_bytes: Sequence[float]) -> MemorySite:
+def fit_memory_site(
+    parts: Sequence[Parts], measured_bytes: Sequence[float], *, noise: float = NOISE
+) -> MemorySite:
     """Fit the three factors: relative errors with heavy tails, each factor held by its prior.
 
     Args:
         parts: predictions in the quantity that was measured.
         measured_bytes: measured peaks.
+        noise: relative residual that is still noise; smaller where every setting is known and
+            the figure is exact, so that a constant shows itself.
 
     Raises:
         UserInputError: no rows, different lengths, or a peak that is not positive.
@@ -73,8 +77,8 @@ def fit_memory_site(parts: Sequence[Parts], measured_bytes: Sequence[float]) -> 
         )
     columns = np.array([(p.standing, p.working, 1.0) for p in parts])
     prior = np.array(PRIOR_SD)
-    design = columns * prior / measured[:, None] / NOISE
-    offset = np.array([p.total for p in parts]) / measured / NOISE - 1.0 / NOISE
+    design = columns * prior / measured[:, None] / noise
+    offset = np.array([p.total for p in parts]) / measured / noise - 1.0 / noise
     move = np.zeros(3)
     for _ in range(_ITERATIONS):
         # Pseudo-Huber loss by iterated weights.

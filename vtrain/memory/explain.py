@@ -121,10 +121,12 @@ def why_not(
     found = [fix for knob in KNOBS if (fix := _first(_changes(plan, knob), usable)) is not None]
     if len(found) < _ENOUGH:
         # Few single changes suffice: two knobs, the second starting where the first ended.
+        alone = {knob for knobs, _ in found for knob in knobs}
+        left = [knob for knob in KNOBS if knob not in alone]
         found += [
             fix
-            for i, one in enumerate(KNOBS)
-            for other in KNOBS[i + 1 :]
+            for i, one in enumerate(left)
+            for other in left[i + 1 :]
             if (fix := _first(_pairs(plan, one, other), usable)) is not None
         ]
     fixes = []
@@ -245,4 +247,5 @@ def _peak(architecture: Architecture, stack: Stack, plan: Plan, seq_length: int)
 def _judge(
     architecture: Architecture, stack: Stack, plan: Plan, device_memory_bytes: float, seq: int
 ) -> Verdict:
-    return verdict(_peak(architecture, stack, plan, seq), device_memory_bytes, stack)
+    heaviest = _heaviest(memory_breakdown(architecture, stack, plan, seq_length=seq))
+    return verdict(heaviest.peak_bytes, device_memory_bytes, stack, heaviest.reserved_bytes)

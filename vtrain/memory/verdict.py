@@ -26,7 +26,7 @@ class Verdict:
         verdict: one of VERDICTS.
         probability: that the run does not run out of memory.
         probability_unfragmented: the same where the allocator grows segments in place and
-            holds little more than what is allocated.
+            holds little more than what is allocated (`FRAGMENTATION_ADVICE`).
         fragmentation_risk: the difference decides: reserved memory may run out although
             allocated memory does not.
         peak_bytes: allocated peak.
@@ -43,6 +43,13 @@ class Verdict:
     reserved_bytes: float
     usable_bytes: float
     limit_bytes: float
+
+
+TIGHT_PROBABILITY = 0.75
+"""Below it a plan is at best tight, whatever its allocated share."""
+
+FRAGMENTATION_ADVICE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+"""Segments then grow in place, and reserved memory stays near allocated (PyTorch CUDA notes)."""
 
 
 def memory_limit_bytes(
@@ -70,30 +77,41 @@ def safe_limit_bytes(device_memory_bytes: float, stack: Stack) -> float:
     return usable * min(SHARE_FITS, distance)
 
 
-def verdict(peak_bytes: float, device_memory_bytes: float, stack: Stack) -> Verdict:
+def verdict(
+    peak_bytes: float,
+    device_memory_bytes: float,
+    stack: Stack,
+    reserved_bytes: float | None = None,
+) -> Verdict:
     """Judge one allocated peak against one device.
 
     The true peak is taken as log-normal around the prediction with the stack's measured spread.
-    The run survives where the reserved bytes stay under what the context leaves.
+    The run survives where the reserved bytes stay under what the context leaves. The word
+    follows the allocated share, and is stricter where survival is unlikely.
 
     Args:
         peak_bytes: predicted allocated peak of the heaviest rank.
         device_memory_bytes: memory of one device.
         stack: the software.
+        reserved_bytes: what the allocator will hold, where more is known than the stack's ratio.
     """
     usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
     share = peak_bytes / usable if usable else math.inf
-    reserved = peak_bytes * stack.reserved_over_allocated
-    probability = _below(usable, reserved, stack.memory_log_sd)
+    if reserved_bytes is None:
+        reserved_bytes = peak_bytes * stack.reserved_over_allocated
+    probability = _below(usable, reserved_bytes, stack.memory_log_sd)
     unfragmented = _below(usable, peak_bytes, stack.memory_log_sd)
-    word = VERDICTS[0] if share <= SHARE_FITS else VERDICTS[1 if share <= SHARE_TIGHT else 2]
+    if share > SHARE_TIGHT or probability < 0.5:
+        word = 2
+    else:
+        word = int(share > SHARE_FITS or probability < TIGHT_PROBABILITY)
     return Verdict(
-        verdict=word,
+        verdict=VERDICTS[word],
         probability=probability,
         probability_unfragmented=unfragmented,
         fragmentation_risk=unfragmented - probability > 0.05,
         peak_bytes=peak_bytes,
-        reserved_bytes=reserved,
+        reserved_bytes=reserved_bytes,
         usable_bytes=usable,
         limit_bytes=SHARE_FITS * usable,
     )
