@@ -55,10 +55,11 @@ def end_costs(work: Workload) -> EndCosts:
     half = work.half_precision
     vocab = padded_vocab(arch.vocab_size, work.tp, stack.vocab_multiple) / work.tp
     # The head stays in half precision where the layers run fp8 (Transformer Engine's default).
-    args = (device.gemm[half], device.peak_flops[half], hbm)
+    gemm = work.gemm_half
+    args = (gemm, device.peak_flops[half], hbm)
     logits = gemm_seconds(*args, tokens, vocab, h)
     gradients = gemm_seconds(*args, tokens, h, vocab)
-    gradients = gradients + gemm_seconds(*args, vocab, h, tokens) * device.gemm[half].weight_gradient
+    gradients = gradients + gemm_seconds(*args, vocab, h, tokens) * gemm.weight_gradient
 
     # One third of the loss traffic is forward: the softmax is read once more for the gradient.
     loss = traffic_seconds(

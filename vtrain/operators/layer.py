@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,7 +134,12 @@ def _matrices(work: Workload) -> tuple[Array, Array, Array]:
     scale = work.site.matrix
     forward = gemm_seconds(*args, rows, outputs, inputs).sum(axis=0) * scale
     input_gradient = gemm_seconds(*args, rows, inputs, outputs).sum(axis=0) * scale
-    weight_gradient = gemm_seconds(*args, outputs, inputs, rows).sum(axis=0)
+    # Tables of quantised products include casting the activation. The weight gradient reuses
+    # the casts of forward (input) and input gradient (its gradient): Transformer Engine keeps
+    # both, one of them transposed. What is left of the half size is the half-precision one.
+    gemm = work.gemm
+    again = replace(gemm, half_n=min(gemm.half_n, work.gemm_half.half_n))
+    weight_gradient = gemm_seconds(again, *args[1:], outputs, inputs, rows).sum(axis=0)
     return forward, input_gradient, weight_gradient * (scale * work.gemm.weight_gradient)
 
 
@@ -149,13 +154,18 @@ def _attention(work: Workload) -> tuple[Array, Array]:
     scale = work.site.matrix
     shape = (work.micro_batch_size, heads, queries, float(work.seq_length), float(arch.head_dim))
     if work.stack.attention == "unfused":
-        common = (device.gemm[precision], device.memory_bound, peak, device.hbm_bytes_per_s)
+        common = (work.gemm_half, device.memory_bound, peak, device.hbm_bytes_per_s)
         drop = work.stack.dropout
         return (
             unfused_attention_forward_seconds(*common, *shape, dropout=drop) * scale,
             unfused_attention_backward_seconds(*common, *shape, dropout=drop) * scale,
         )
     kernel = device.attention[_attention_generation(work)]
+    # Fused attention keeps the tensor cores as busy as a matrix product, so the power limit of a
+    # long step slows it alike. A ring of context-parallel ranks runs cp kernels, each over the
+    # keys of one rank (Liu et al. 2023, arXiv 2310.01889).
+    scale = scale / work.gemm_half.sustained * work.cp
+    shape = (work.micro_batch_size, heads, queries, queries, float(arch.head_dim))
     return (
         flash_forward_seconds(kernel, peak, *shape) * scale,
         flash_backward_seconds(kernel, peak, *shape) * scale,
@@ -229,13 +239,16 @@ def _tensor_parallel(work: Workload) -> Array:
     """
     if np.all(work.tp == 1.0):
         return np.zeros_like(work.tp)
-    bytes_ = 2.0 * work.tokens * work.architecture.hidden_size
-    args = (bytes_, work.tp, 1.0)
+    elements = work.tokens * work.architecture.hidden_size
+    place = (work.tp, 1.0)
     if work.structure.sequence_parallel:
-        once = collective_seconds(work.cluster, "all_gather", *args)
-        once = once + collective_seconds(work.cluster, "reduce_scatter", *args)
+        # What is gathered feeds a product, so it travels in that product's format (Transformer
+        # Engine gathers quantised tensors); what is summed stays in half precision.
+        width = 2.0 if work.precision == work.half_precision else 1.0
+        once = collective_seconds(work.cluster, "all_gather", width * elements, *place)
+        once = once + collective_seconds(work.cluster, "reduce_scatter", 2.0 * elements, *place)
     else:
-        once = collective_seconds(work.cluster, "all_reduce", *args)
+        once = collective_seconds(work.cluster, "all_reduce", 2.0 * elements, *place)
     overlap = work.stack.overlap
     exposed = (1.0 - overlap.tp) + (overlap.slow_down - 1.0) * overlap.tp
     return 2.0 * once * (exposed * work.site.communication)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy.typing as npt
@@ -65,8 +65,23 @@ class Workload:
 
     @property
     def gemm(self) -> GemmConstants:
-        """Constants of matrix multiplication in that precision."""
-        return self.cluster.device.gemm[self.precision]
+        """Constants of matrix multiplication in that precision, inside a training step."""
+        return self.gemm_in(self.precision)
+
+    @property
+    def gemm_half(self) -> GemmConstants:
+        """The same in half precision."""
+        return self.gemm_in(self.half_precision)
+
+    def gemm_in(self, precision: str) -> GemmConstants:
+        """Return constants with the part of the power limit that a training step feels.
+
+        A step runs memory-bound kernels and waits in between, so it draws less power than
+        products back to back; the stack says which share of their throttling remains.
+        """
+        constants = self.cluster.device.gemm[precision]
+        sustained = 1.0 - self.stack.throttle_share * (1.0 - constants.sustained)
+        return replace(constants, sustained=sustained)
 
     @property
     def gemm_peak_flops(self) -> float:
