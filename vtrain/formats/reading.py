@@ -21,7 +21,11 @@ LARGEST_BYTES = 20_000_000
 
 
 def read_any(
-    path: str | Path, *, gpus: int | None = None, vocab_size: int | None = None
+    path: str | Path,
+    *,
+    gpus: int | None = None,
+    vocab_size: int | None = None,
+    model_only: bool = False,
 ) -> Imported:
     """Read a file of any known format.
 
@@ -29,6 +33,7 @@ def read_any(
         path: the file, or a folder with a config.json.
         gpus: GPUs it runs on, for formats that leave that to the launcher.
         vocab_size: tokens of the vocabulary, for formats that leave that to the tokenizer.
+        model_only: leave the plan of a launch script (and mistakes in it) alone.
 
     Returns:
         What the file holds; its unknown fields are listed, none is guessed in silence.
@@ -45,13 +50,14 @@ def read_any(
     if suffix == ".json" or (suffix not in (".toml", ".yaml", ".yml") and _looks_json(text)):
         return _json(text, label, gpus)
     if suffix == ".toml":
-        return _toml(text, label, gpus)
+        return _toml(text, label, gpus, model_only)
     from vtrain.formats.megatron import read_megatron_script, read_megatron_yaml
 
+    options: dict[str, Any] = {"gpus": gpus, "vocab_size": vocab_size, "model_only": model_only}
     if suffix in (".yaml", ".yml"):
-        return read_megatron_yaml(_yaml(text, label), label, gpus=gpus, vocab_size=vocab_size)
+        return read_megatron_yaml(_yaml(text, label), label, **options)
     if "--num-layers" in text or "--num_layers" in text:
-        return read_megatron_script(text, label, gpus=gpus, vocab_size=vocab_size)
+        return read_megatron_script(text, label, **options)
     raise _unknown(label)
 
 
@@ -80,7 +86,7 @@ def load_architecture(name_or_path: str) -> tuple[Architecture, int | None]:
                 raise
         else:
             return model.architecture, model.seq_length
-    found = read_any(file)
+    found = read_any(file, model_only=True)
     if found.architecture is None:
         raise UserInputError(
             f"{name_or_path} ({found.source}) holds no model",
@@ -127,7 +133,7 @@ def _json(text: str, label: str, gpus: int | None) -> Imported:
     raise _unknown(label)
 
 
-def _toml(text: str, label: str, gpus: int | None) -> Imported:
+def _toml(text: str, label: str, gpus: int | None, model_only: bool) -> Imported:
     from vtrain.formats.own import holds_design, read_design_data, read_model_file
     from vtrain.formats.torchtitan import read_torchtitan
 
@@ -141,7 +147,7 @@ def _toml(text: str, label: str, gpus: int | None) -> Imported:
         return read_model_file(label)
     model = data.get("model")
     if isinstance(model, dict) and ("flavor" in model or "name" in model):
-        return read_torchtitan(data, label, gpus=gpus)
+        return read_torchtitan(data, label, gpus=gpus, model_only=model_only)
     raise _unknown(label)
 
 

@@ -10,7 +10,7 @@ import pytest
 from vtrain.architecture import default_architecture
 from vtrain.design import Design
 from vtrain.errors import UserInputError
-from vtrain.formats import export, read_any
+from vtrain.formats import export, load_architecture, read_any
 from vtrain.formats.context import prepare
 from vtrain.formats.megatron import megatron_arguments
 from vtrain.formats.megatron.shell import read_script
@@ -149,7 +149,56 @@ MODEL_ARGS:
     found = read_any(write(tmp_path, text, "model_config.yaml"), gpus=8)
     assert found.plan is not None
     assert found.plan.dp == 8
-    assert found.unknown_fields == ("cuda_device_max_connections",)
+    assert found.unknown_fields == ()
+
+
+# BLOOM's script in its values (bigscience-workshop/bigscience, train/tr11-176B-ml): argument
+# strings within strings, a here-document, a command line built for bash -c.
+BLOOM = """
+#SBATCH --nodes=48
+#SBATCH --gres=gpu:8   # number of gpus
+GPUS_PER_NODE=8
+NNODES=$SLURM_NNODES
+TRAIN_SAMPLES=220_000_000  # 450B tokens
+GPT_ARGS=" \\
+    --pp-partition-method 'type:transformer|embedding' \\
+    --num-layers 70 --hidden-size 14336 --num-attention-heads 112 \\
+    --seq-length 2048 --max-position-embeddings 2048 \\
+    --micro-batch-size 2 --global-batch-size 2048 --train-samples $TRAIN_SAMPLES \\
+    --embed-layernorm --bf16 --position-embedding-type alibi --checkpoint-activations \\
+    --pad-vocab-size-to 250880 \\
+    "
+ZERO_STAGE=0
+cat <<EOT > $config
+{ "zero_optimization": { "stage": $ZERO_STAGE } }
+EOT
+LAUNCHER="python -m torch.distributed.run --nproc_per_node $GPUS_PER_NODE --nnodes $NNODES"
+CMD="`pwd`/pretrain_gpt.py --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 \\
+    $GPT_ARGS --deepspeed --zero-stage ${ZERO_STAGE} "
+srun --wait=60 bash -c "$LAUNCHER --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee -a log.txt
+"""
+
+
+def test_the_bloom_script_imports(tmp_path: Path) -> None:
+    """176,247,271,424 parameters on 384 GPUs at tp 4, pp 12, as BLOOM's model card has it."""
+    found = read_any(write(tmp_path, BLOOM, "bloom.slurm"))
+    assert found.architecture is not None
+    assert found.architecture.parameters == 176_247_271_424
+    assert found.plan == Plan(
+        tp=4, pp=12, dp=8, micro_batch_size=2, global_batch_size=2048, recompute="full",
+        sharding="zero1",
+    )  # fmt: skip
+    assert found.stack.name == "megatron-deepspeed-2022-bf16"
+    assert found.unknown_fields == ()
+
+
+def test_a_model_is_taken_from_a_script_with_an_impossible_plan(tmp_path: Path) -> None:
+    """Where only the model is wanted, a placeholder node count does not matter."""
+    file = write(
+        tmp_path, GPT3.replace("--micro-batch-size", "--vocab-size 50257\n --micro-batch-size")
+    )
+    architecture, seq_length = load_architecture(str(file))
+    assert (architecture.num_layers, seq_length) == (96, 2048)
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def _position(fields: Fields) -> tuple[str, int]:
 def _vocabulary(fields: Fields, notes: list[str], given: int | None) -> int:
     tokenizer = fields.word("tokenizer_type")
     size = fields.maybe_whole("vocab_size")
-    padded = fields.maybe_whole("padded_vocab_size")
+    padded = fields.maybe_whole("padded_vocab_size", "pad_vocab_size_to")
     multiple = fields.maybe_whole("make_vocab_size_divisible_by")
     if multiple not in (None, 128):
         notes.append(f"make_vocab_size_divisible_by={multiple}: a stack pads by its vocab_multiple")
@@ -138,5 +138,5 @@ def _vocabulary(fields: Fields, notes: list[str], given: int | None) -> int:
         return GPT2_VOCABULARY
     raise UserInputError(
         "the vocabulary size is not in the file, it comes with the tokenizer",
-        hint="pass --vocab N",
+        hint="add --vocab-size N to the arguments, or pass --vocab N to vtrain import",
     )

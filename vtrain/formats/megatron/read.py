@@ -12,6 +12,9 @@ from vtrain.formats.megatron.model import read_architecture
 from vtrain.formats.megatron.shell import Script, read_script
 from vtrain.plan import Plan
 
+_ENVIRONMENT = ("ENV_VARS", "BEFORE_SCRIPT", "AFTER_SCRIPT")
+"""Sections of a test recipe that are no arguments (NVIDIA/Megatron-LM tests/functional_tests)."""
+
 # Megatron-FSDP strategies (megatron/training/arguments.py) as ZeRO levels.
 FSDP_STRATEGIES = {
     "no_shard": "none", "optim": "zero1", "optim_grads": "zero2", "optim_grads_params": "zero3",
@@ -19,7 +22,12 @@ FSDP_STRATEGIES = {
 
 
 def read_megatron_script(
-    text: str, path: str, *, gpus: int | None = None, vocab_size: int | None = None
+    text: str,
+    path: str,
+    *,
+    gpus: int | None = None,
+    vocab_size: int | None = None,
+    model_only: bool = False,
 ) -> Imported:
     """Read a launch script or a list of arguments.
 
@@ -28,6 +36,7 @@ def read_megatron_script(
         path: what errors call it.
         gpus: GPUs it runs on, where the script leaves that to its surroundings.
         vocab_size: tokens of the vocabulary, where it comes with the tokenizer.
+        model_only: leave the plan (and mistakes in it) alone.
 
     Raises:
         UserInputError: wrong type, contradictory sizes, another kind of model, or a GPU count
@@ -48,12 +57,17 @@ def read_megatron_script(
     fields = Fields(values, path, text=True)
     return _read(
         fields, path, notes=list(script.ambiguous), world=_world_size(fields, script), gpus=gpus,
-        vocab_size=vocab_size, is_yaml=False,
+        vocab_size=vocab_size, is_yaml=False, model_only=model_only,
     )  # fmt: skip
 
 
 def read_megatron_yaml(
-    data: Any, path: str, *, gpus: int | None = None, vocab_size: int | None = None
+    data: Any,
+    path: str,
+    *,
+    gpus: int | None = None,
+    vocab_size: int | None = None,
+    model_only: bool = False,
 ) -> Imported:
     """Read a Megatron-LM YAML: flat, in sections, or with argument names as keys.
 
@@ -62,6 +76,7 @@ def read_megatron_yaml(
         path: what errors call it.
         gpus: GPUs it runs on; a YAML of arguments does not say.
         vocab_size: tokens of the vocabulary, where it comes with the tokenizer.
+        model_only: leave the plan (and mistakes in it) alone.
 
     Raises:
         UserInputError: as `read_megatron_script`.
@@ -70,6 +85,8 @@ def read_megatron_yaml(
         raise UserInputError(f"{path}: a Megatron YAML must be a table of arguments")
     flat: dict[str, Any] = {}
     for key, value in data.items():
+        if key in _ENVIRONMENT:
+            continue
         # Sections (language_model, model_parallel, MODEL_ARGS) only group; names are unique.
         table = value if isinstance(value, dict) else {key: value}
         for name, inner in table.items():
@@ -77,12 +94,12 @@ def read_megatron_yaml(
     fields = Fields(flat, path, text=True)
     world = fields.maybe_whole("world_size")
     return _read(fields, path, notes=[], world=world, gpus=gpus, vocab_size=vocab_size,
-                 is_yaml=True)  # fmt: skip
+                 is_yaml=True, model_only=model_only)  # fmt: skip
 
 
 def _read(
     fields: Fields, path: str, *, notes: list[str], world: int | None, gpus: int | None,
-    vocab_size: int | None, is_yaml: bool,
+    vocab_size: int | None, is_yaml: bool, model_only: bool,
 ) -> Imported:  # fmt: skip
     if world is not None and gpus is not None and world != gpus:
         # Launch scripts are often shipped with one node as a placeholder.
@@ -90,7 +107,9 @@ def _read(
     with labelled(path):
         architecture = read_architecture(fields, notes, vocab_size=vocab_size, is_yaml=is_yaml)
         seq_length = fields.whole("seq_length", "encoder_seq_length")
-        plan = _plan(fields, path, notes, architecture.num_layers, gpus or world)
+        plan = None
+        if not model_only:
+            plan = _plan(fields, path, notes, architecture.num_layers, gpus or world)
         tokens = _tokens(fields, notes, seq_length, plan)
         hints = _hints(fields)
     fields.ignore(names.WITHOUT_EFFECT | names.LAUNCHER, names.PREFIXES)
@@ -122,7 +141,7 @@ def _plan(
         )
     virtual = _virtual_stages(fields, path, layers, pp)
     recompute = _recompute(fields, notes)
-    sharding = _sharding(fields)
+    sharding = _sharding(fields, notes)
     sequence_parallel = fields.flag("sequence_parallel")
     if sequence_parallel and tp == 1:
         notes.append("sequence_parallel has no effect at tp=1")
@@ -191,7 +210,7 @@ def _recompute(fields: Fields, notes: list[str]) -> str:
     return granularity or "none"
 
 
-def _sharding(fields: Fields) -> str:
+def _sharding(fields: Fields, notes: list[str]) -> str:
     strategy = fields.word("data_parallel_sharding_strategy", default="no_shard")
     # All three are always taken, so that none is listed as unknown.
     fsdp = [fields.flag(name) for name in ("use_megatron_fsdp", "use_custom_fsdp")]
@@ -209,6 +228,10 @@ def _sharding(fields: Fields) -> str:
         return FSDP_STRATEGIES[str(strategy)]
     if stage:
         return f"zero{stage}"
+    if stage == 0 and fields.flag("bf16"):
+        # DeepSpeed's BF16_Optimizer divides the optimizer state over replicas by itself.
+        notes.append("DeepSpeed's bf16 optimizer shards like zero1, whatever zero_stage=0 says")
+        return "zero1"
     return "zero1" if distributed else "none"
 
 
@@ -251,9 +274,14 @@ def _hints(fields: Fields) -> StackHints:
     bf16, fp16 = fields.flag("bf16"), fields.flag("fp16")
     if precision is None:
         precision = "bf16" if bf16 else "fp16" if fp16 else None
-    old = fields.has("zero_stage") or fields.has("deepspeed")
+    split = fields.word("pp_partition_method")
+    if split is not None:
+        settings["pp_partition_method"] = split.strip("'\"")
+    name = "megatron-core-2025"
+    if fields.has("zero_stage") or fields.has("deepspeed"):
+        name = "megatron-deepspeed-2022-bf16" if bf16 else "megatron-deepspeed-2022"
     return StackHints(
-        name="megatron-deepspeed-2022" if old else "megatron-core-2025",
+        name=name,
         precision=precision,
         settings=settings,
     )

@@ -16,19 +16,23 @@ if TYPE_CHECKING:
 # Sections that change neither the model nor its step.
 WITHOUT_EFFECT = (
     "job", "profiling", "metrics", "optimizer", "lr_scheduler", "checkpoint", "comm",
-    "fault_tolerance", "validation", "memory_estimation", "debug", "experimental",
+    "fault_tolerance", "validation", "memory_estimation", "debug", "experimental", "float8", "mx",
+    "quantize",
 )  # fmt: skip
 _SINGLE = {"1F1B": "1f1b", "GPipe": "gpipe"}
 _LOOPED = {"Interleaved1F1B": "1f1b"}
 
 
-def read_torchtitan(data: dict[str, Any], path: str, *, gpus: int | None = None) -> Imported:
+def read_torchtitan(
+    data: dict[str, Any], path: str, *, gpus: int | None = None, model_only: bool = False
+) -> Imported:
     """Read a parsed torchtitan TOML.
 
     Args:
         data: the parsed file.
         path: what errors call it.
         gpus: GPUs it runs on; needed where the shard degree is left to the launcher.
+        model_only: leave the plan (and mistakes in it) alone.
 
     Raises:
         UserInputError: unknown flavour, wrong type, contradictory sizes, or a GPU count that the
@@ -50,10 +54,11 @@ def read_torchtitan(data: dict[str, Any], path: str, *, gpus: int | None = None)
     parallel = root.section("parallelism")
     checkpoint = root.section("activation_checkpoint")
     compile_ = root.section("compile")
-    root.section("quantize")
     seq_length = training.whole("seq_len", default=2048)
+    plan = None
     with labelled(path):
-        plan = _plan(parallel, training, checkpoint, architecture, path, notes, gpus)
+        if not model_only:
+            plan = _plan(parallel, training, checkpoint, architecture, path, notes, gpus)
     steps = training.maybe_whole("steps")
     tokens = None
     if plan is not None and steps is not None:
