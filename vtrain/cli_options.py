@@ -144,6 +144,21 @@ def plan_options(function: F) -> F:
     )
 
 
+def read_site(site: str | None) -> SiteFactors:
+    """Read a site file; without one the shipped constants stand.
+
+    Raises:
+        UserInputError: when the file cannot be read.
+    """
+    from vtrain.site import SHIPPED
+
+    if site is None:
+        return SHIPPED
+    from vtrain.calibrate import load_site
+
+    return load_site(site)
+
+
 def load_setting(
     *, model: str | None, cluster: str, stack: str, seq_length: int | None, site: str | None
 ) -> Setting:
@@ -152,11 +167,9 @@ def load_setting(
     Raises:
         UserInputError: when something is missing or unknown.
     """
-    from vtrain.calibrate import load_site
     from vtrain.errors import UserInputError
     from vtrain.formats import load_architecture
     from vtrain.presets import load_cluster, load_stack
-    from vtrain.site import SHIPPED
 
     if model is None:
         raise UserInputError("--model is needed", hint="for example --model llama3-8b")
@@ -168,7 +181,7 @@ def load_setting(
         architecture=architecture,
         cluster=load_cluster(cluster),
         stack=load_stack(stack),
-        site=load_site(site) if site else SHIPPED,
+        site=read_site(site),
         seq_length=length,
     )
 

@@ -72,6 +72,8 @@ def plans_command(
     keys = ("model", "cluster", "stack", "seq_length", "site")
     setting = load_setting(**{key: options.pop(key) for key in keys})
     request = _read(setting, options)
+    if explain:
+        everything = rank_plans(setting, **{**request, "keep_misfits": True, "pareto": False})
     ranked = rank_plans(setting, **request)
     if max_micro_batch:
         ranked = largest_micro_batches(ranked)
@@ -88,7 +90,7 @@ def plans_command(
     if explain:
         from vtrain.explain import explain_misfits
 
-        click.echo(explain_misfits(setting, ranked))
+        click.echo(explain_misfits(setting, everything))
 
 
 def _read(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from vtrain.enumeration import default_space, enumerate_plans
 from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.estimate import Estimate, estimate
-from vtrain.goodput import goodput
+from vtrain.goodput import CHECKPOINT_BYTES_PER_PARAMETER, goodput
 from vtrain.memory import memory_limit_bytes
 from vtrain.memory.verdict import SHARE_FITS, SHARE_TIGHT, VERDICTS
 from vtrain.plan import PlanTable
@@ -157,9 +157,11 @@ def rank_plans(
     )  # fmt: skip
     run = None
     if tokens is not None:
+        state_bytes = setting.architecture.parameters * CHECKPOINT_BYTES_PER_PARAMETER
         run = training_run(
             step_time_s=result.step_time_s, global_batch_size=plans.global_batch_size,
-            seq_length=setting.seq_length, gpus=plans.gpus, goodput=goodput(plans.gpus),
+            seq_length=setting.seq_length, gpus=plans.gpus,
+            goodput=goodput(plans.gpus, state_bytes=state_bytes),
             price_usd_per_gpu_hour=price_usd_per_gpu_hour, deadline_s=np.inf, tokens=tokens,
         )  # fmt: skip
     word = verdict_codes(result.mem_peak_bytes, cluster.device.memory_bytes, stack)
@@ -182,8 +184,13 @@ def rank_plans(
                 f"of {limit / 2**30:.1f} GiB a GPU",
                 hint="more GPUs, or --all to see them",
             )
-        ranked = ranked.take(ranked.word < 2)
+        ranked = fitting(ranked)
     return ranked.take(_pareto(ranked)) if pareto else ranked
+
+
+def fitting(ranked: RankedPlans) -> RankedPlans:
+    """Return the plans that fit or are tight."""
+    return ranked.take(ranked.word < 2)
 
 
 def verdict_codes(

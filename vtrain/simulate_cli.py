@@ -28,16 +28,26 @@ def simulate_command(design_file: str | None, explain: bool, as_json: bool, **op
     """Predict step time, utilisation and memory of one plan."""
     import json
 
+    from vtrain.errors import InfeasibleError
+    from vtrain.memory import VERDICTS
+    from vtrain.units import GIB
+
     setting, plan = _request(design_file, options)
     document = simulation_document(setting, plan)
     if as_json:
         click.echo(json.dumps(document, indent=2))
-        return
-    click.echo(_text(document))
-    if explain:
-        from vtrain.explain import explain_plan
+    else:
+        click.echo(_text(document))
+        if explain:
+            from vtrain.explain import explain_plan
 
-        click.echo(explain_plan(setting, plan))
+            click.echo(explain_plan(setting, plan))
+    if document["verdict"] == VERDICTS[-1]:
+        raise InfeasibleError(
+            f"the plan needs {document['mem_peak_bytes'] / GIB:.1f} GiB of "
+            f"{document['mem_limit_bytes'] / GIB:.1f} GiB on the heaviest rank",
+            hint="--explain names the nearest changes that fit",
+        )
 
 
 def _request(design_file: str | None, options: dict[str, Any]) -> tuple[Setting, Plan]:
@@ -46,11 +56,9 @@ def _request(design_file: str | None, options: dict[str, Any]) -> tuple[Setting,
     if design_file is None:
         setting = load_setting(**{key: options.pop(key) for key in keys})
         return setting, build_plan(setting, **options)
-    from vtrain.calibrate import load_site
-    from vtrain.cli_options import Setting
+    from vtrain.cli_options import Setting, read_site
     from vtrain.design_file import read_design
     from vtrain.presets import load_cluster, load_stack
-    from vtrain.site import SHIPPED
     from vtrain.validity import Context, check_plan
 
     design = read_design(design_file)
@@ -58,7 +66,7 @@ def _request(design_file: str | None, options: dict[str, Any]) -> tuple[Setting,
         architecture=design.architecture,
         cluster=load_cluster(design.cluster),
         stack=load_stack(design.stack),
-        site=load_site(options["site"]) if options["site"] else SHIPPED,
+        site=read_site(options["site"]),
         seq_length=design.seq_length,
     )
     context = Context(

@@ -1,0 +1,126 @@
+"""Why: where step time and memory go, why a plan does not fit, and what would change it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vtrain.errors import UserInputError
+from vtrain.estimate import estimate
+from vtrain.memory import memory_breakdown, memory_limit_bytes
+from vtrain.memory.explain import why_not
+from vtrain.plan import PlanTable
+from vtrain.simulate import simulate
+from vtrain.units import GIB
+from vtrain.validity import Context, check_plan
+
+if TYPE_CHECKING:
+    from vtrain.cli_options import Setting
+    from vtrain.memory.explain import WhyNot
+    from vtrain.plan import Plan
+    from vtrain.ranking import RankedPlans
+
+_MISFITS = 3
+
+
+def explain_plan(setting: Setting, plan: Plan) -> str:
+    """Return where step time and memory of one plan go, as text.
+
+    Time is that of the busiest pipeline rank in the played task graph; memory that of the
+    heaviest stage at its worst moment.
+    """
+    timeline = simulate(
+        setting.architecture, setting.cluster, setting.stack, plan,
+        seq_length=setting.seq_length, site=setting.site,
+    )  # fmt: skip
+    rank = timeline.critical_rank
+    lines = [f"time of the busiest pipeline rank ({rank}), played: {timeline.step_time_s:.4g} s"]
+    parts = {name: float(values[rank]) for name, values in timeline.breakdown_s.items()}
+    for name, seconds in sorted(parts.items(), key=lambda item: -item[1]):
+        if seconds > 0.0:
+            share = 100.0 * seconds / timeline.step_time_s
+            lines.append(f"  {name:<28} {seconds:9.4g} s  {share:5.1f} %")
+    stages = memory_breakdown(
+        setting.architecture, setting.stack, plan, seq_length=setting.seq_length
+    )
+    heaviest = next(stage for stage in stages if stage.heaviest)
+    limit = memory_limit_bytes(setting.cluster.device.memory_bytes, setting.stack)
+    lines.append(
+        f"memory of the heaviest stage ({heaviest.stage} of {plan.pp}, {heaviest.layers} layers) "
+        f"at {heaviest.moment}: {heaviest.peak_bytes / GIB:.1f} of {limit / GIB:.1f} GiB"
+    )
+    for name, size in sorted(heaviest.items_bytes.items(), key=lambda item: -item[1]):
+        if size > 0.0:
+            lines.append(f"  {name:<28} {size / GIB:9.2f} GiB")
+    lines.append(
+        f"  held by the allocator {heaviest.reserved_bytes / GIB:.1f} GiB, with the context "
+        f"{heaviest.total_bytes / GIB:.1f} GiB"
+    )
+    reason = plan_misfit(setting, plan)
+    if reason is not None:
+        lines.extend(_misfit_lines(reason))
+    return "\n".join(lines)
+
+
+def explain_misfits(setting: Setting, ranked: RankedPlans) -> str:
+    """Return why the fastest plans that do not fit do not, and what would make them fit."""
+    misfit = ranked.word == 2
+    if not misfit.any():
+        return "every valid plan fits"
+    # A plan at many times the limit teaches nothing; the near misses do.
+    near = misfit & (ranked.estimate.mem_peak_bytes <= 2.0 * ranked.estimate.mem_limit_bytes)
+    rows = np.flatnonzero(near if near.any() else misfit)[:_MISFITS]
+    lines = [f"fastest plans that do not fit ({len(rows)} of {ranked.valid - ranked.fit:,}):"]
+    for row in rows:
+        plan = ranked.plans.plan(int(row))
+        lines.append(
+            f"{plan.gpus} GPUs, tp {plan.tp} pp {plan.pp} cp {plan.cp} dp {plan.dp}, micro-batch "
+            f"{plan.micro_batch_size}, recompute {plan.recompute}, {plan.sharding}: "
+            f"{float(ranked.estimate.step_time_s[row]):.4g} s"
+        )
+        reason = plan_misfit(setting, plan)
+        if reason is not None:
+            lines.extend(_misfit_lines(reason))
+    return "\n".join(lines)
+
+
+def plan_misfit(setting: Setting, plan: Plan) -> WhyNot | None:
+    """Return why a plan does not fit with priced fixes, or None where it fits."""
+    context = Context(
+        architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
+        seq_length=setting.seq_length,
+    )  # fmt: skip
+
+    def is_valid(candidate: Plan) -> bool:
+        try:
+            check_plan(context, candidate)
+        except UserInputError:
+            return False
+        return candidate.tp <= setting.cluster.nvlink_domain
+
+    def step_time_s(candidate: Plan) -> float:
+        result = estimate(
+            setting.architecture, setting.cluster, setting.stack,
+            PlanTable.from_plans([candidate]), seq_length=setting.seq_length, site=setting.site,
+        )  # fmt: skip
+        return float(result.step_time_s[0])
+
+    return why_not(
+        setting.architecture, setting.stack, plan,
+        device_memory_bytes=setting.cluster.device.memory_bytes, seq_length=setting.seq_length,
+        is_valid=is_valid, step_time_s=step_time_s,
+        max_gpus=min(4 * plan.gpus, setting.cluster.max_gpus),
+    )  # fmt: skip
+
+
+def _misfit_lines(reason: WhyNot) -> list[str]:
+    lines = [f"  {reason.sentence}"]
+    for fix in reason.fixes:
+        cost = (
+            "" if fix.step_time_cost is None else f", step time {100 * fix.step_time_cost:+.1f} %"
+        )
+        lines.append(f"    would fit: {fix.change} ({fix.peak_bytes / GIB:.1f} GiB{cost})")
+    if not reason.fixes:
+        lines.append("    no change of one or two degrees makes it fit")
+    return lines
