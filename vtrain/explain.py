@@ -70,7 +70,14 @@ def explain_misfits(setting: Setting, ranked: RankedPlans) -> str:
         return "every valid plan fits"
     # A plan at many times the limit teaches nothing; the near misses do.
     near = misfit & (ranked.estimate.mem_peak_bytes <= 2.0 * ranked.estimate.mem_limit_bytes)
-    rows = np.flatnonzero(near if near.any() else misfit)[:_MISFITS]
+    rows = np.flatnonzero(near if near.any() else misfit)
+    # Of plans that differ only in their virtual stages, the fastest speaks for all.
+    plans = ranked.plans
+    layout = np.stack([
+        plans.gpus, plans.tp, plans.cp, plans.pp, plans.micro_batch_size, plans.recompute,
+        plans.sharding,
+    ])[:, rows]  # fmt: skip
+    rows = rows[np.sort(np.unique(layout, axis=1, return_index=True)[1])][:_MISFITS]
     lines = [f"fastest plans that do not fit ({len(rows)} of {ranked.valid - ranked.fit:,}):"]
     for row in rows:
         plan = ranked.plans.plan(int(row))
