@@ -15,7 +15,8 @@ import numpy as np
 
 from vtrain.memory import memory_limit_bytes, peak_memory
 from vtrain.operators.workload import device_precision
-from vtrain.schedule.pipeline import pipeline_seconds
+from vtrain.pipeline_load import pipeline_load
+from vtrain.schedule.pipeline import busiest_seconds, pipeline_seconds
 from vtrain.schedule.stages import stage_layers
 from vtrain.site import SHIPPED, SiteFactors
 from vtrain.stage_costs import stage_costs
@@ -194,27 +195,12 @@ def _group_time(
         tp=group.tp, cp=group.cp, pp=group.pp, dp=group.dp,
         micro_batch_size=group.micro_batch_size, num_micro_batches=group.num_micro_batches,
     )  # fmt: skip
-    traffic = cost.traffic
-    layer = cost.layer_forward_s + cost.layer_backward_s
-    exposed_hop = np.where(
-        group.virtual_stages > 1.0,
-        group.virtual_stages * (1.0 - stack.overlap.send_recv),
-        1.0,
-    )
-    hops = np.where(group.pp > 1.0, 2.0 * cost.hop_s * exposed_hop, 0.0)
-    embedding = cost.embedding_forward_s + cost.embedding_backward_s
-    head = cost.head_forward_s + cost.head_backward_s
-    only = group.pp <= 1.0
-    first = layers.first * layer + embedding + hops + traffic.first_accumulation_s
-    first = first + np.where(only, head, 0.0)
-    inner = layers.middle * layer + hops + traffic.middle_accumulation_s
-    last = layers.last * layer + head + hops + traffic.last_accumulation_s
+    load = pipeline_load(
+        architecture, cluster, stack, layers, cost, tp=group.tp, cp=group.cp, pp=group.pp,
+        dp=group.dp, virtual_stages=group.virtual_stages,
+    )  # fmt: skip
     pipeline_s = pipeline_seconds(
-        group.structure.schedule,
-        first_s=first, inner_s=inner, last_s=last,
-        weight_gradient_s=layers.middle * cost.layer_weight_gradient_s,
-        pp=group.pp, virtual_stages=group.virtual_stages,
+        group.structure.schedule, load, pp=group.pp, virtual_stages=group.virtual_stages,
         num_micro_batches=group.num_micro_batches,
     )  # fmt: skip
-    busiest = np.where(only, first, np.maximum(np.maximum(first, inner), last))
-    return pipeline_s, busiest * group.num_micro_batches, traffic
+    return pipeline_s, busiest_seconds(load, group.pp) * group.num_micro_batches, cost.traffic

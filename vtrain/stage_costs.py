@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.data_parallel import DataParallelCosts, data_parallel_costs
+from vtrain.data_parallel import (
+    DataParallelCosts,
+    accumulation_seconds_per_parameter,
+    data_parallel_costs,
+)
 from vtrain.operators import Workload, boundary_seconds, end_costs, layer_costs
 
 if TYPE_CHECKING:
@@ -36,25 +40,30 @@ class StageCosts:
     Attributes:
         layer_forward_s: one layer forward, gathering of its shards and host floor included.
         layer_backward_s: the same backward, recomputation included.
-        layer_weight_gradient_s: the part of it that no other stage waits for.
+        layer_weight_gradient_s: the part of it that no other stage waits for, without
+            accumulation.
+        layer_accumulation_s: adding one layer's gradient of one micro-batch.
         embedding_forward_s: the embedding on the first stage.
         embedding_backward_s: its backward.
         head_forward_s: output head and loss on the last stage.
         head_backward_s: its backward.
         boundary_bytes: activation one rank holds where two stages meet.
-        hop_s: handing it over in one direction, nothing hidden.
+        near_hop_s: handing it over to a stage in the same NVLink domain, nothing hidden.
+        far_hop_s: the same to another domain.
         traffic: replication, gradient accumulation and optimizer.
     """
 
     layer_forward_s: Array
     layer_backward_s: Array
     layer_weight_gradient_s: Array
+    layer_accumulation_s: Array
     embedding_forward_s: Array
     embedding_backward_s: Array
     head_forward_s: Array
     head_backward_s: Array
     boundary_bytes: Array
-    hop_s: Array
+    near_hop_s: Array
+    far_hop_s: Array
     traffic: DataParallelCosts
 
 
@@ -106,18 +115,27 @@ def stage_costs(
     floor = host_floor_seconds(cluster, stack, tp=tp, cp=cp, pp=pp, dp=dp) * site.host
     # A host too slow to feed the device stretches forward and backward alike.
     stretch = np.maximum(1.0, floor / (forward + backward))
+
+    def hop(reach: float) -> Array:
+        # Two stages whose ranks lie `reach` apart.
+        return boundary_seconds(
+            cluster, stack, site, structure, cost["boundary_bytes"], tp=tp, cp=cp,
+            pp=np.minimum(pp, 2.0), dp=reach / (tp * cp),
+        )  # fmt: skip
+
     return StageCosts(
         layer_forward_s=forward * stretch,
         layer_backward_s=backward * stretch,
-        layer_weight_gradient_s=cost["layer_weight_gradient"],
+        layer_weight_gradient_s=cost["layer_weight_gradient"] * stretch,
+        layer_accumulation_s=accumulation_seconds_per_parameter(cluster, stack, site)
+        * (architecture.parameters_per_layer / tp),
         embedding_forward_s=cost["embedding_forward"],
         embedding_backward_s=cost["embedding_backward"],
         head_forward_s=cost["head_forward"],
         head_backward_s=cost["head_backward"],
         boundary_bytes=cost["boundary_bytes"],
-        hop_s=boundary_seconds(
-            cluster, stack, site, structure, cost["boundary_bytes"], tp=tp, cp=cp, pp=pp, dp=dp
-        ),
+        near_hop_s=hop(1.0),
+        far_hop_s=hop(float(cluster.nvlink_domain)),
         traffic=traffic,
     )
 
@@ -150,10 +168,13 @@ def shape_costs(
     )  # fmt: skip
     layer = layer_costs(work)
     ends = end_costs(work)
+    # Weight gradients that run apart find the recomputed activations gone and compute them once
+    # more (torchtitan issue 773: zero bubble loses when recompute is on).
+    again = layer.recompute_s if structure.schedule == "zb-h1" else 0.0
     return {
         "layer_forward": layer.forward_s,
-        "layer_backward": layer.backward_s,
-        "layer_weight_gradient": layer.weight_gradient_s,
+        "layer_backward": layer.backward_s + again,
+        "layer_weight_gradient": layer.weight_gradient_s + again,
         "embedding_forward": ends.embedding_forward_s,
         "embedding_backward": ends.embedding_backward_s,
         "head_forward": ends.head_forward_s,

@@ -1,13 +1,14 @@
 """How long a pipeline takes to run its micro-batches, in closed form.
 
-Stages differ at most in three ways (the first holds the embedding, the last the head and loss,
-the inner ones the heaviest share of layers), so a table row needs three times only and the cost
-does not grow with stages or micro-batches.
+Stages differ in three ways at most (the first holds the embedding, the last the head and loss,
+the inner ones share the other layers), so a row needs a few times only, and the cost does not
+grow with stages or micro-batches. Every formula is the longest of the paths through the task
+graph that stay on one rank while the pipeline is full: down to that rank, its work, and out again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,70 +18,232 @@ if TYPE_CHECKING:
     Array = npt.NDArray[np.float64]
 
 
+class PipelineLoad(NamedTuple):
+    """What the ranks of a pipeline do for one micro-batch; seconds, arrays over plans [n].
+
+    Forward and backward include the sends that block their rank.
+
+    Attributes:
+        first_forward_s: rank 0.
+        first_backward_s: the same, backward.
+        inner_forward_s: the inner rank that sets the pace (the latest of equals); with pp = 2 a
+            rank with neither embedding nor head.
+        inner_backward_s: the same, backward.
+        last_forward_s: the last rank.
+        last_backward_s: the same, backward.
+        inner_total_s: forward and backward of all inner ranks together; 0 where pp < 3.
+        behind_s: of it, the inner ranks behind the one that sets the pace.
+        behind: how many those are.
+        first_weight_s: weight-gradient part of rank 0's backward; only zb-h1 reads these.
+        inner_weight_s: of the inner rank.
+        last_weight_s: of the last rank.
+        entry_forward_s: first chunk of rank 0; only interleaving reads these.
+        entry_backward_s: the same, backward.
+        exit_forward_s: first chunk of the last rank.
+        exit_backward_s: the same, backward.
+        ring_flight_s: seconds a message is under way, after it has left its rank, once round all
+            ranks and back to the first.
+        last_lag_s: how much less the last rank's backward send holds it than the dearest send.
+    """
+
+    first_forward_s: Array
+    first_backward_s: Array
+    inner_forward_s: Array
+    inner_backward_s: Array
+    last_forward_s: Array
+    last_backward_s: Array
+    inner_total_s: Array
+    behind_s: Array
+    behind: Array
+    first_weight_s: Array
+    inner_weight_s: Array
+    last_weight_s: Array
+    entry_forward_s: Array
+    entry_backward_s: Array
+    exit_forward_s: Array
+    exit_backward_s: Array
+    ring_flight_s: Array
+    last_lag_s: Array
+
+
 def pipeline_seconds(
     schedule: str,
+    load: PipelineLoad,
     *,
-    first_s: Array,
-    inner_s: Array,
-    last_s: Array,
-    weight_gradient_s: Array,
     pp: Array,
     virtual_stages: Array,
     num_micro_batches: Array,
 ) -> Array:
-    """Return the seconds from the first forward to the last backward of one step.
+    """Return the seconds from the first forward to the end of the last task of a step, [n].
 
-    1F1B with m >= pp micro-batches is bound by one stage i at a time: the first micro-batch
-    travels to the end and back to i, stage i works without a pause until its last forward, and
-    that micro-batch again travels to the end and back. With w_i the forward and backward time of
-    stage i this path takes
-
-        sum_j w_j + (m - 1) w_i - sum_{j > i} (w_i - w_j),
-
-    and the step takes the longest of them; equal stages give the textbook (m + pp - 1) w
-    (Narayanan et al. 2021, arXiv 2104.04473, §2.2). With fewer micro-batches than stages nothing
-    of the last term can be saved.
-
-    Interleaved 1F1B fills and drains in chunks of w_i / v (same paper): the last rank works
-    without a pause, and the inner ranks' chunks before and behind it cost one chunk time each.
-
-    GPipe takes as long as 1F1B. ZB-H1 fills its bubble with weight gradients: (pp - 1) times
-    (w - 2 W) is left of it, W the weight-gradient share (Qi et al. 2023, arXiv 2401.10241,
-    table 2: T_F + T_B - T_W).
+    Left out, and played by `vtrain.simulate`: ranks whose inner layers differ by more than one;
+    fewer micro-batches than stages on unequal inner ranks; interleaving where rank 0 works
+    longer than every other (an embedding dearer than the head) or where ranks do not hold equal
+    chunks; traffic so slow that an interleaved rank waits for every single message.
 
     Args:
         schedule: "1f1b", "gpipe" or "zb-h1".
-        first_s: forward and backward seconds of one micro-batch on the first rank, [n].
-        inner_s: the same on an inner rank.
-        last_s: the same on the last rank.
-        weight_gradient_s: the weight-gradient share of an inner rank's seconds.
+        load: what the ranks do.
         pp: pipeline ranks.
-        virtual_stages: chunks on each rank.
+        virtual_stages: chunks on each rank; above 1 the schedule is interleaved 1F1B.
         num_micro_batches: micro-batches of a step.
-
-    Returns:
-        Seconds, [n].
     """
-    one = pp <= 1.0
-    inner = np.where(pp > 2.0, inner_s, 0.0)
-    inner_count = np.maximum(pp - 2.0, 0.0)
-    total = first_s + inner_count * inner_s + last_s
-    steady = num_micro_batches - 1.0
-    full = num_micro_batches >= pp
-    # Saved at the end of a path that stays on the first (inner) rank: later ranks are faster.
-    first_saves = np.where(
-        full, inner_count * (first_s - inner_s) + (first_s - last_s), 0.0
+    if schedule == "gpipe":
+        seconds = _gpipe(load, pp, num_micro_batches)
+    elif schedule == "zb-h1":
+        seconds = _zero_bubble(load, pp, num_micro_batches)
+    else:
+        seconds = _one_f_one_b(load, pp, num_micro_batches)
+        woven = virtual_stages > 1.0
+        if bool(woven.any()):
+            interleaved = _interleaved(load, pp, virtual_stages, num_micro_batches)
+            seconds = np.where(woven, interleaved, seconds)
+    alone = num_micro_batches * (load.first_forward_s + load.first_backward_s)
+    return np.where(pp <= 1.0, alone, seconds)
+
+
+def busiest_seconds(load: PipelineLoad, pp: Array) -> Array:
+    """Return how long the busiest rank works on one micro-batch, [n]."""
+    first = load.first_forward_s + load.first_backward_s
+    inner = load.inner_forward_s + load.inner_backward_s
+    last = load.last_forward_s + load.last_backward_s
+    ends = np.where(pp > 1.0, np.maximum(first, last), first)
+    return np.where(pp > 2.0, np.maximum(ends, inner), ends)
+
+
+def _one_f_one_b(load: PipelineLoad, pp: Array, m: Array) -> Array:
+    """Longest path of 1F1B.
+
+    Rank i runs n = pp - 1 - i forwards before its first backward, which waits for the first
+    micro-batch to travel to the end and back (or for those n forwards, whichever is longer);
+    then it works without a pause until its last forward, and the same again on the way out.
+    With w_j forward and backward of rank j, and m > n:
+
+        sum_{j<i} w_j + w_i + max(sum_{j>i} w_j, n f_i) + (m - 1 - n) w_i + max(.., n b_i).
+
+    Equal ranks give the textbook (m + pp - 1) w (Narayanan et al. 2021, arXiv 2104.04473, §2.2).
+    A last rank that works less than a forward (in) or a backward (out) of any rank before it
+    cannot help: the next micro-batch is not there yet.
+    """
+    first = load.first_forward_s + load.first_backward_s
+    inner = load.inner_forward_s + load.inner_backward_s
+    last = load.last_forward_s + load.last_backward_s
+    has_inner = pp > 2.0
+    total = first + load.inner_total_s + last
+    forward = np.maximum(load.first_forward_s, has_inner * load.inner_forward_s)
+    backward = np.maximum(load.first_backward_s, has_inner * load.inner_backward_s)
+    last_in, last_out = np.maximum(last, forward), np.maximum(last, backward)
+
+    def path(forward: Array, backward: Array, before: Array, after: Array, n: Array) -> Array:
+        full = (
+            before
+            + (m - n) * (forward + backward)
+            + np.maximum(after + last_in, n * forward)
+            + np.maximum(after + last_out, n * backward)
+        )
+        short = total + (m - 1.0) * np.maximum(forward, backward)
+        return np.where(m > n, full, short)
+
+    nothing = np.zeros_like(total)
+    from_first = path(
+        load.first_forward_s, load.first_backward_s, nothing, load.inner_total_s, pp - 1.0
     )
-    inner_saves = np.where(full, inner - np.minimum(last_s, inner), 0.0)
-    path_first = steady * first_s - first_saves
-    path_inner = np.where(pp > 2.0, steady * inner_s - inner_saves, 0.0)
-    path_last = steady * last_s
-    plain = total + np.maximum(np.maximum(path_first, path_inner), path_last)
-    if schedule == "zb-h1":
-        plain = plain - 2.0 * weight_gradient_s * np.minimum(pp - 1.0, steady)
-    elif bool(np.any(virtual_stages > 1.0)):
-        chunks = (first_s + inner_count * inner_s + last_s) / virtual_stages
-        heaviest = np.maximum(np.maximum(first_s, inner), last_s)
-        woven = num_micro_batches * heaviest + chunks - heaviest / virtual_stages
-        plain = np.where(virtual_stages > 1.0, woven, plain)
-    return np.where(one, num_micro_batches * first_s, plain)
+    from_inner = path(
+        load.inner_forward_s, load.inner_backward_s,
+        first + load.inner_total_s - load.behind_s - inner, load.behind_s, load.behind + 1.0,
+    )  # fmt: skip
+    longest = np.maximum(from_first, total + (m - 1.0) * last)
+    return np.where(has_inner, np.maximum(longest, from_inner), longest)
+
+
+def _gpipe(load: PipelineLoad, pp: Array, m: Array) -> Array:
+    """Longest path of GPipe: the slowest rank sets the pace of each of its two sweeps."""
+    forward = np.maximum(load.first_forward_s, load.last_forward_s)
+    backward = np.maximum(load.first_backward_s, load.last_backward_s)
+    has_inner = pp > 2.0
+    forward = np.where(has_inner, np.maximum(forward, load.inner_forward_s), forward)
+    backward = np.where(has_inner, np.maximum(backward, load.inner_backward_s), backward)
+    first = load.first_forward_s + load.first_backward_s
+    last = load.last_forward_s + load.last_backward_s
+    return first + load.inner_total_s + last + (m - 1.0) * (forward + backward)
+
+
+def _zero_bubble(load: PipelineLoad, pp: Array, m: Array) -> Array:
+    """Longest path of ZB-H1.
+
+    As 1F1B with u_j, forward and input gradient, in place of w_j; the rank that sets the pace
+    also runs its weight gradients W_i, but pp of them after its last forward, and rank 0 ends
+    the step with one of its own. Equal ranks give m w + (pp - 1)(F + B - W) (Qi et al. 2023,
+    arXiv 2401.10241, table 2). A rank may also end the step with the weight gradients it kept.
+    """
+    without = load._replace(
+        first_backward_s=load.first_backward_s - load.first_weight_s,
+        inner_backward_s=load.inner_backward_s - load.inner_weight_s,
+        last_backward_s=load.last_backward_s - load.last_weight_s,
+        inner_total_s=load.inner_total_s - np.maximum(pp - 2.0, 0.0) * load.inner_weight_s,
+        behind_s=load.behind_s - load.behind * load.inner_weight_s,
+    )
+    # Spreading W over the micro-batches lets the path that a rank sets carry its own share.
+    steady = np.maximum(m - pp, 0.0)
+    first = without.first_forward_s + without.first_backward_s
+    inner = without.inner_forward_s + without.inner_backward_s
+    last = without.last_forward_s + without.last_backward_s
+    total = first + without.inner_total_s + last
+    has_inner = pp > 2.0
+    full = m >= pp
+
+    def path(pace: Array, weight: Array, saved: Array) -> Array:
+        return total + (m - 1.0) * pace - np.where(full, saved, 0.0) + steady * weight
+
+    longest = np.maximum(
+        path(first, load.first_weight_s,
+             (pp - 1.0) * first - without.inner_total_s - last),
+        path(last, load.last_weight_s, np.zeros_like(last)),
+    )  # fmt: skip
+    saved = (without.behind + 1.0) * inner - without.behind_s - last
+    longest = np.where(
+        has_inner, np.maximum(longest, path(inner, load.inner_weight_s, saved)), longest
+    )
+    # The last rank reaches its first task after the forwards before it and never waits again.
+    share = without.first_forward_s + np.maximum(pp - 2.0, 0.0) * without.inner_forward_s
+    kept = share + m * (last + load.last_weight_s)
+    return np.maximum(longest + load.first_weight_s, kept)
+
+
+def _interleaved(load: PipelineLoad, pp: Array, v: Array, m: Array) -> Array:
+    """Longest path of interleaved 1F1B.
+
+    In groups of pp micro-batches the forwards of one chunk leave rank 0 just as those of the
+    chunk before have come round, so the last rank works without a pause from its first task to
+    its last: m w and the pp - 1 chunks before and behind it (Narayanan et al. 2021, arXiv
+    2104.04473, §2.2). Nothing has slack in these rounds, v - 1 of them each way: each costs what
+    a message spends in flight on its way round, or what pp tasks of this rank are faster than pp
+    of the rank with the dearest send, whichever is more; and a first chunk that is longer than
+    the others (the embedding) holds up each of the pp micro-batches of a group.
+
+    Where the head costs less than the sends an end rank is spared, an inner rank sets the pace:
+    the last but one, whose wait for its first backward and last gradient is a chunk of the last
+    rank less the two tasks it runs meanwhile.
+    """
+    first = load.first_forward_s + load.first_backward_s
+    last = load.last_forward_s + load.last_backward_s
+    inner = load.inner_forward_s + load.inner_backward_s
+    ring, rounds = load.ring_flight_s, v - 1.0
+    held_forward = (pp - 1.0) * (load.entry_forward_s - load.exit_forward_s) - ring
+    held_backward = (pp - 1.0) * (load.entry_backward_s - load.exit_backward_s) - ring
+    way = (
+        load.entry_forward_s + load.entry_backward_s
+        + np.maximum(held_forward, 0.0) + np.maximum(held_backward, 0.0)
+        + load.inner_total_s / v + rounds * ring + 2.0 * (1.0 - 1.0 / pp) * ring
+    )  # fmt: skip
+    path_last = m * last + way + rounds * np.maximum(pp * load.last_lag_s, ring)
+    step = 2.0 * ring / pp
+    last_chunk = inner / v + last - inner + step
+    waits = np.maximum(last_chunk - 2.0 * load.inner_forward_s / v, 0.0) + np.maximum(
+        last_chunk - 2.0 * load.inner_backward_s / v, 0.0
+    )
+    # Of two inner ranks on either side of a dear boundary one is the slower forward, the other
+    # backward: the longest path changes over between them.
+    path_inner = m * inner + way - inner / v + waits - step + rounds * ring
+    longest = np.where(pp > 2.0, np.maximum(path_last, path_inner), path_last)
+    return np.maximum(longest, m * first + 2.0 * v * ring - step)

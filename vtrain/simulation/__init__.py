@@ -1,0 +1,1 @@
+"""The task graph of one plan, played."""
