@@ -222,8 +222,8 @@ class Stack:
         fused_activation: activation (and gate product) run as one fused kernel.
         fused_rope: rotary embedding runs as one fused kernel.
         dropout: residual and attention dropout are on.
-        throttle_share: share of the power throttling of isolated long products that shows in a
-            training step, 0 to 1.
+        power_relief: rate of power-limited products inside a step over their rate back to back;
+            the rest of a step draws less power.
         loss_traffic_bytes_per_logit: memory traffic of the loss, forward and backward together.
         loss_memory_bytes_per_logit: bytes a logit alive at the peak of the loss.
         accumulation_traffic_bytes_per_parameter: traffic of adding one micro-batch's gradient.
@@ -269,7 +269,7 @@ class Stack:
     fused_activation: bool = True
     fused_rope: bool = True
     dropout: bool = False
-    throttle_share: float = 0.5
+    power_relief: float = 1.08
     loss_traffic_bytes_per_logit: float = 16.0
     loss_memory_bytes_per_logit: float = 6.0
     accumulation_traffic_bytes_per_parameter: float = 10.0

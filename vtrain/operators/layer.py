@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,12 +90,11 @@ def layer_costs(work: Workload) -> LayerCosts:
     memory_forward, memory_backward = _memory_bound(work)
     communication = _tensor_parallel(work)
     cp_forward, cp_backward = _context_parallel(work, attention_forward, attention_backward)
-    recompute = {
-        "none": np.zeros_like(forward),
-        "selective": attention_forward + cp_forward,
-        # The output of the block is known; everything else runs again, its traffic too.
-        "full": forward + attention_forward + memory_forward + communication + cp_forward,
-    }[work.structure.recompute]
+    recompute = np.zeros_like(forward)
+    if work.structure.recompute == "full":
+        recompute = forward + attention_forward + memory_forward + communication + cp_forward
+    elif work.structure.recompute == "selective":
+        recompute = _selective(work, forward, attention_forward + cp_forward, memory_forward)
     return LayerCosts(
         forward_matrix_s=forward,
         forward_attention_s=attention_forward,
@@ -108,6 +107,30 @@ def layer_costs(work: Workload) -> LayerCosts:
         backward_communication_s=communication + cp_backward,
         recompute_s=recompute,
     )
+
+
+def _selective(work: Workload, matrix: Array, attention: Array, memory: Array) -> Array:
+    """Seconds of what selective recomputation runs again, by the modules the stack names.
+
+    Norm, activation and rotary embedding share the memory-bound seconds of a layer; where one
+    of them is recomputed about half of those seconds are (activation and norms weigh the same
+    in a gated block with f = 8/3 h).
+    """
+    modules = work.stack.activations.selective
+    seconds = np.zeros_like(matrix)
+    if "attention" in modules:
+        seconds = seconds + attention
+    if "every-second-matmul" in modules:
+        return seconds + 0.5 * matrix + memory
+    if "mlp" in modules:
+        arch = work.architecture
+        mlp = arch.mlp_matrices * arch.hidden_size * arch.ffn_hidden_size
+        seconds = seconds + matrix * (mlp / arch.matmul_parameters_per_layer)
+    if "norm" in modules:
+        seconds = seconds + 0.5 * memory
+    if "activation" in modules or "mlp" in modules:
+        seconds = seconds + 0.5 * memory
+    return seconds
 
 
 def _matrices(work: Workload) -> tuple[Array, Array, Array]:
@@ -134,12 +157,9 @@ def _matrices(work: Workload) -> tuple[Array, Array, Array]:
     scale = work.site.matrix
     forward = gemm_seconds(*args, rows, outputs, inputs).sum(axis=0) * scale
     input_gradient = gemm_seconds(*args, rows, inputs, outputs).sum(axis=0) * scale
-    # Tables of quantised products include casting the activation. The weight gradient reuses
-    # the casts of forward (input) and input gradient (its gradient): Transformer Engine keeps
-    # both, one of them transposed. What is left of the half size is the half-precision one.
-    gemm = work.gemm
-    again = replace(gemm, half_n=min(gemm.half_n, work.gemm_half.half_n))
-    weight_gradient = gemm_seconds(again, *args[1:], outputs, inputs, rows).sum(axis=0)
+    # The weight gradient reuses the casts of forward (its input) and of the input gradient.
+    weight_gradient = gemm_seconds(*args, outputs, inputs, rows, input_is_quantised=True)
+    weight_gradient = weight_gradient.sum(axis=0)
     return forward, input_gradient, weight_gradient * (scale * work.gemm.weight_gradient)
 
 

@@ -76,11 +76,11 @@ class Workload:
     def gemm_in(self, precision: str) -> GemmConstants:
         """Return constants with the part of the power limit that a training step feels.
 
-        A step runs memory-bound kernels and waits in between, so it draws less power than
-        products back to back; the stack says which share of their throttling remains.
+        A step runs memory-bound kernels and waits in between, so its products may draw more
+        power than products back to back before the board's limit is reached.
         """
         constants = self.cluster.device.gemm[precision]
-        sustained = 1.0 - self.stack.throttle_share * (1.0 - constants.sustained)
+        sustained = min(max(1.0, constants.sustained), constants.sustained * self.stack.power_relief)
         return replace(constants, sustained=sustained)
 
     @property

@@ -190,4 +190,4 @@ def _plan(run: MeasuredRun) -> Plan:
 
 def _default_recompute(run: MeasuredRun) -> str:
     """Where the table is silent: Paxml's GPT recipes checkpoint every layer, the rest do not."""
-    return "full" if "paxml" in run.framework.lower() else "none"
+    return "full" if re.search("paxml|maxtext", run.framework.lower()) else "none"
