@@ -77,7 +77,8 @@ def _markdown(
         "",
         "Errors are (predicted - measured) / measured in percent, in the quantity and on the rank "
         "that each source reports. Constants are byte counts with sources in "
-        "`vtrain/data/stacks`, none fitted to a peak; but the *structure* for nanotron, "
+        "`vtrain/data/stacks`, fitted to no peak but for nanotron's buffers of 0.27 GB (a "
+        "regression on its tp = 1 rows); yet the *structure* for nanotron, "
         "torchtitan, SimuMax and BLOOM was found with their residuals in view and then looked up "
         "in their code, so neither zero-shot nor few-shot figures of these sources are blind. "
         "Of llm-foundry's stack the logits constant was chosen with its rows in view. Nothing of "

@@ -95,9 +95,9 @@ def memory_breakdown(
     """
     layers = _layers(architecture, stack, plan, layout)
     memory, depth = every_stage(architecture, stack, plan, seq_length=seq_length, layout=layout)
-    peaks, reserved = memory.peak(), memory.reserved(stack)
-    heaviest = int(peaks.argmax())
     moments = np.stack(memory.moments())
+    peaks, reserved = moments.max(axis=0), memory.reserved(stack)
+    heaviest = int(peaks.argmax())
     result = []
     for stage in range(plan.pp):
         row = memory.row(stage)
@@ -173,6 +173,6 @@ def every_stage(
         (index == plan.pp - 1).astype(np.float64),
     )
     shared = shared_terms(architecture, stack, structure, sizes, seq_length)
-    memory = stage_memory(architecture, stack, structure, shared, place)
-    _, layer_batches = in_flight(plan.schedule, sizes, index, place.layers)
+    memory = stage_memory(stack, structure, shared, place)
+    _, layer_batches = in_flight(plan.schedule, shared, place)
     return memory, layer_batches / np.maximum(place.layers, 1.0)

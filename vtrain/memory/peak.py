@@ -91,7 +91,7 @@ def peak_memory(
     if np.any(layers.middle != layers.second):
         # Only splits that are not front-loaded have a later inner stage with more layers.
         places.append(place(layers.middle_index.astype(np.float64), layers.middle, (0.0, 0.0)))
-    memories = [stage_memory(architecture, stack, structure, shared, where) for where in places]
+    memories = [stage_memory(stack, structure, shared, where) for where in places]
     peaks = [memory.peak() for memory in memories]
     inner = np.where(stages > 2, peaks[1] if len(peaks) == 3 else np.maximum(*peaks[1::2]), 0.0)
     peak_bytes = np.maximum(np.maximum(peaks[0], inner), peaks[2])

@@ -6,14 +6,14 @@ scalar that broadcasts. What software and structure decide is scalar.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from vtrain.memory.activations import ELEMENT, MASK, TokenBytes, layer_activations
 from vtrain.memory.parameters import RankParameters, rank_parameters
-from vtrain.plan import SHARDING
+from vtrain.memory.states import StateRates, state_rates
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,72 +58,103 @@ class Shared:
     Attributes:
         sizes: the plans.
         parameters: of one rank.
+        rates: bytes a parameter.
+        buffers: framework buffers, placeholders of weight gradients.
         layer_kept: one layer's activations of one micro-batch.
-        layer_backward: what one layer adds while it runs backward (gradients of activations,
-            recomputed activations, gathered inputs).
-        whole: gathered inputs and unscattered gradients of one product.
+        backward: what one layer adds while it runs backward (gradients of activations,
+            recomputed activations, gathered inputs, receive buffers).
         stream: the residual stream of one micro-batch on one rank.
-        embedding_kept: what the embedding keeps for one micro-batch.
-        logits: the loss at its peak.
-        shards: ranks that share the optimizer state.
+        loss: what the output layer keeps and its logits at their peak.
+        sharded: states are spread over more than one rank.
+        interleaved: some plan has virtual stages.
     """
 
     sizes: Sizes
     parameters: RankParameters
+    rates: StateRates
+    buffers: Floats | float
     layer_kept: Floats
-    layer_backward: Floats
-    whole: Floats | float
+    backward: Floats
     stream: Floats
-    embedding_kept: Floats
-    logits: Floats
-    shards: Floats
+    loss: Floats
+    sharded: npt.NDArray[np.bool_]
+    interleaved: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageMemory:
-    """Bytes of one stage by item, one entry a row; `parameters` is a count.
+    """Bytes of one stage by item, one entry a row.
 
-    Standing items are there all the time, the others at the moments named.
+    Standing items (weights, gradients, optimizer, buffers) are there all the time, the others
+    at the moments named.
 
     Attributes:
         parameters: parameters of the stage on one rank (count).
-        weights: computing copy, with fp8 copies.
-        gradients: accumulation buffer.
-        optimizer: master weights and moments.
+        rates: bytes a parameter.
+        fp8_copies: fp8 copies of weights.
         buffers: communication buckets and framework buffers.
-        backward_gradients: gradients alive only from forward to the end of backward.
         activations: kept for all micro-batches in flight.
         backward: working memory of the layer that runs backward, with what zero3 gathers.
         loss: what the output layer keeps and the logits at their peak, likewise.
-        optimizer_step: copies made during the step.
     """
 
     parameters: Floats
-    weights: Floats
-    gradients: Floats
-    optimizer: Floats
-    buffers: Floats
-    backward_gradients: Floats
+    rates: StateRates
+    fp8_copies: Floats | float
+    buffers: Floats | float
     activations: Floats
     backward: Floats
-    loss: Floats
-    optimizer_step: Floats
+    loss: Floats | float
+
+    @property
+    def weights(self) -> Floats:
+        """Computing copy, with fp8 copies."""
+        return self.parameters * self.rates.weights + self.fp8_copies
+
+    @property
+    def gradients(self) -> Floats:
+        """Accumulation buffer."""
+        return self.parameters * self.rates.gradients
+
+    @property
+    def optimizer(self) -> Floats:
+        """Master weights and moments."""
+        return self.parameters * self.rates.optimizer
+
+    @property
+    def backward_gradients(self) -> Floats:
+        """Gradients alive only from forward to the end of backward."""
+        return self.parameters * self.rates.backward_gradients
+
+    @property
+    def optimizer_step(self) -> Floats:
+        """Copies made during the step."""
+        return self.parameters * self.rates.optimizer_step
 
     @property
     def standing(self) -> Floats:
         """Bytes that are always there."""
-        return self.weights + self.gradients + self.optimizer + self.buffers
+        held = self.parameters * self.rates.standing + self.buffers
+        return held if isinstance(self.fp8_copies, float) else held + self.fp8_copies
 
     def moments(self) -> tuple[Floats, Floats, Floats]:
         """Bytes allocated at each of MOMENTS."""
         standing = self.standing
-        forward = standing + self.activations + self.backward_gradients
+        forward = standing + self.activations
+        if self.rates.backward_gradients:
+            forward = forward + self.backward_gradients
         return forward + self.backward, forward + self.loss, standing + self.optimizer_step
 
     def peak(self) -> Floats:
         """Bytes allocated at the worst moment."""
-        backward, loss, step = self.moments()
-        return np.maximum(np.maximum(backward, loss), step)
+        standing = self.standing
+        # Backward and loss differ in one item only, so the larger one decides.
+        working = self.activations + np.maximum(self.backward, self.loss)
+        if self.rates.backward_gradients:
+            working = working + self.backward_gradients
+        if isinstance(self.rates.optimizer_step, float) and not self.rates.optimizer_step:
+            return standing + working
+        return standing + np.maximum(working, self.optimizer_step)
 
     def reserved(self, stack: Stack) -> Floats:
         """Bytes the allocator holds after the worst moment."""
@@ -135,17 +166,19 @@ class StageMemory:
 
     def row(self, index: int) -> StageMemory:
         """Return one row, every item a 0-d array."""
-        return StageMemory(
-            **{
-                item.name: np.asarray(np.broadcast_to(getattr(self, item.name), self.shape)[index])
-                for item in fields(self)
-            }
-        )
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the rows."""
-        return np.broadcast_shapes(*(np.shape(getattr(self, f.name)) for f in fields(self)))
+        def at(value: Floats | float) -> Floats:
+            return np.asarray(value if np.ndim(value) == 0 else np.asarray(value)[index])
+
+        return StageMemory(
+            parameters=at(self.parameters),
+            rates=self.rates.at(index),
+            fp8_copies=at(self.fp8_copies),
+            buffers=at(self.buffers),
+            activations=at(self.activations),
+            backward=at(self.backward),
+            loss=at(self.loss),
+        )
 
 
 def shared_terms(
@@ -181,97 +214,102 @@ def shared_terms(
     # Backward of the feed-forward block holds the gradients of its inner activations beside
     # the activations themselves, and the gradients of the residual stream.
     h = a.hidden_size
+    stream = stream_tokens * (ELEMENT * h)
     gradients = TokenBytes(
         split=(a.mlp_matrices - 1) * ELEMENT * a.ffn_hidden_size,
         stream=facts.stream_gradients * ELEMENT * h,
     )
-    backward = held(gradients + layer.recomputed)
-    whole: Floats | float = 0.0
+    # A pipeline stage receives activations and gradients into buffers of its own.
+    backward = held(gradients + layer.recomputed) + np.where(sizes.pp > 1, 2.0 * stream, 0.0)
+    parameters = rank_parameters(a, stack.vocab_multiple, sizes.tp)
+    # Final norm input and output are kept for the one micro-batch whose loss is computed.
+    logits = tokens * stack.loss_memory_bytes_per_logit
+    logits = logits + stack.state.weight_gradient_buffers * h
+    loss = 2.0 * stream + logits * parameters.vocab_rows
     if sequence_parallel and facts.whole_buffers:
         whole = np.where(sizes.tp > 1, tokens * (facts.whole_buffers * ELEMENT * h), 0.0)
         backward = backward + whole
-    parameters = rank_parameters(a, stack.vocab_multiple, sizes.tp)
+        loss = loss + whole
     replicas = sizes.dp * sizes.cp
     if stack.state.sharding_group:
         replicas = np.minimum(replicas, stack.state.sharding_group)
+    buffers: Floats | float = stack.buffer_bytes
+    if stack.state.weight_gradient_buffers:
+        buffers = buffers + stack.state.weight_gradient_buffers * parameters.layer_matrices
     return Shared(
         sizes=sizes,
         parameters=parameters,
+        rates=state_rates(stack, structure, replicas),
+        buffers=buffers,
         layer_kept=held(layer.kept),
-        layer_backward=backward,
-        whole=whole,
-        stream=stream_tokens * (ELEMENT * h),
-        embedding_kept=stream_tokens * (MASK * h if stack.dropout else 0.0),
-        logits=tokens * parameters.vocab_rows * stack.loss_memory_bytes_per_logit,
-        shards=replicas,
+        backward=backward,
+        stream=stream,
+        loss=loss,
+        sharded=replicas > 1,
+        interleaved=bool(np.any(sizes.virtual_stages > 1)),
     )
 
 
-def stage_memory(
-    architecture: Architecture, stack: Stack, structure: Structure, shared: Shared, place: Place
-) -> StageMemory:
+def stage_memory(stack: Stack, structure: Structure, shared: Shared, place: Place) -> StageMemory:
     """Return the itemised memory of one stage for every row.
 
     Args:
-        architecture: the model.
         stack: the software.
         structure: what the formulas branch on.
         shared: from `shared_terms`.
         place: which stage, one entry a row or scalar.
     """
     state, sizes, p = stack.state, shared.sizes, shared.parameters
-    level = SHARDING.index(structure.sharding)
-    head = p.head - p.tied_head * place.embedding
-    parameters = place.layers * p.layer + p.embedding * place.embedding + head * place.head
-    shards = shared.shards if level else 1.0
-    per_weight = state.sharded_weights / shards if level == 3 else state.weights
-    weights = parameters * per_weight
+    parameters = place.layers * p.layer
+    embedding = _where_held(place.embedding, p.embedding)
+    head = _where_held(place.head, p.head - _where_held(place.embedding, p.tied_head))
+    parameters = parameters + embedding + head
+    fp8_copies: Floats | float = 0.0
     if stack.precision == "fp8" and state.fp8_copies:
-        weights = weights + state.fp8_copies * place.layers * p.layer_matrices
-    divided = level >= SHARDING.index(state.gradients_sharded_from)
-    gradients = parameters * (state.gradients / (shards if divided else 1.0))
-    buffers = stack.buffer_bytes + state.weight_gradient_buffers * p.layer_matrices
+        fp8_copies = place.layers * (state.fp8_copies * p.layer_matrices)
+    buffers = shared.buffers
     if stack.bucket_parameters_max:
         largest: Floats | float = stack.bucket_parameters_max
         if stack.bucket_takes_whole_tensors:
-            largest = np.maximum(largest, p.embedding * place.embedding)
+            largest = np.maximum(largest, embedding)
         bucket = np.minimum(parameters, largest)
         buffers = buffers + np.where(sizes.dp > 1, bucket * stack.bucket_bytes_per_parameter, 0.0)
-    micro_batches, layer_batches = in_flight(structure.schedule, sizes, place.stage, place.layers)
+    micro_batches, layer_batches = in_flight(structure.schedule, shared, place)
     activations = layer_batches * shared.layer_kept
     if stack.dropout:
-        activations = activations + micro_batches * place.embedding * shared.embedding_kept
+        # The embedding keeps one dropout mask.
+        masks = micro_batches * (shared.stream * (MASK / ELEMENT))
+        activations = activations + _where_held(place.embedding, masks)
     if stack.activations.pipeline_outputs_kept:
         activations = activations + micro_batches * (1.0 - place.head) * shared.stream
-    # A pipeline stage receives activations and gradients into buffers of its own.
-    backward = shared.layer_backward + np.where(sizes.pp > 1, 2.0 * shared.stream, 0.0)
-    gathered_layer, gathered_loss = _gathered(stack, structure, shared, place)
-    # Final norm input and output are kept for the one micro-batch whose loss is computed.
-    output = state.weight_gradient_buffers * architecture.hidden_size * p.vocab_rows
-    loss = place.head * (2.0 * shared.stream + shared.whole + shared.logits + output)
+    backward, loss = shared.backward, _where_held(place.head, shared.loss)
+    if structure.sharding == "zero3":
+        gathered_layer, gathered_loss = _gathered(stack, shared, place, embedding, head)
+        backward, loss = backward + gathered_layer, loss + gathered_loss
     return StageMemory(
         parameters=parameters,
-        weights=weights,
-        gradients=gradients,
-        optimizer=parameters * (state.optimizer / shards),
+        rates=shared.rates,
+        fp8_copies=fp8_copies,
         buffers=buffers,
-        backward_gradients=parameters * state.transient_gradients,
         activations=activations,
-        backward=backward + gathered_layer,
-        loss=loss + gathered_loss,
-        optimizer_step=parameters * (state.step_copies / shards),
+        backward=backward,
+        loss=loss,
     )
 
 
+def _where_held(flag: Floats | float, value: Floats | float) -> Floats | float:
+    """Return flag x value; scalar flags of 0 and 1 cost nothing."""
+    if isinstance(flag, float):
+        return value if flag else 0.0
+    return flag * value
+
+
 def _gathered(
-    stack: Stack, structure: Structure, shared: Shared, place: Place
-) -> tuple[Floats | float, Floats | float]:
+    stack: Stack, shared: Shared, place: Place, embedding: Floats | float, head: Floats | float
+) -> tuple[Floats, Floats]:
     """Return what zero3 has made whole while a layer and while the loss runs backward."""
-    if structure.sharding != "zero3":
-        return 0.0, 0.0
     how, p = stack.gathering, shared.parameters
-    head = (p.head - p.tied_head * place.embedding) * place.head
-    ends = (p.embedding * place.embedding + head) * how.weights if how.ends_stay else 0.0
+    ends = (embedding + head) * how.weights if how.ends_stay else 0.0
     always = ends + head * how.gradients
     running = np.minimum(place.layers, how.layers_ahead) * how.weights + how.gradients
     at_loss: Floats | float = how.weights
@@ -280,14 +318,12 @@ def _gathered(
         staying = place.layers * (how.weights + how.accumulated)
         running = np.where(shared.sizes.pp > 1, staying, running)
         at_loss = np.where(shared.sizes.pp > 1, staying, at_loss)
-    sharded = shared.shards > 1
     backward = always + (running + how.reduction) * p.layer
+    sharded = shared.sharded
     return np.where(sharded, backward, 0.0), np.where(sharded, always + at_loss * p.layer, 0.0)
 
 
-def in_flight(
-    schedule: str, sizes: Sizes, stage: Floats | float, layers: Floats
-) -> tuple[Floats, Floats]:
+def in_flight(schedule: str, shared: Shared, place: Place) -> tuple[Floats, Floats]:
     """Return micro-batches, and layers x micro-batches, whose activations a stage holds at most.
 
     * 1F1B: min(m, p - i) on stage i (Narayanan et al. 2021, arXiv 2104.04473, section 2.2).
@@ -300,19 +336,19 @@ def in_flight(
 
     Args:
         schedule: one of `vtrain.plan.SCHEDULES`.
-        sizes: the plans.
-        stage: the pipeline rank.
-        layers: layers of the rank.
+        shared: from `shared_terms`.
+        place: which stage.
     """
+    sizes = shared.sizes
     m, pp, v = sizes.num_micro_batches, sizes.pp, sizes.virtual_stages
     if schedule == "gpipe":
-        return m, m * layers
+        return m, m * place.layers
     if schedule == "zb-h1":
         deep = np.minimum(m, pp)
-        return deep, deep * layers
-    micro_batches = np.minimum(m, pp - stage)
-    plain = micro_batches * layers
-    if np.all(v == 1):
+        return deep, deep * place.layers
+    micro_batches = np.minimum(m, pp - place.stage)
+    plain = micro_batches * place.layers
+    if not shared.interleaved:
         return micro_batches, plain
-    chunks = np.minimum(m * v, 2.0 * (pp - stage - 1.0) + (v - 1.0) * pp + 1.0)
-    return micro_batches, np.where(v > 1, chunks * layers / v, plain)
+    chunks = np.minimum(m * v, 2.0 * (pp - place.stage - 1.0) + (v - 1.0) * pp + 1.0)
+    return micro_batches, np.where(v > 1, chunks * place.layers / v, plain)
