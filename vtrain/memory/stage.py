@@ -265,7 +265,7 @@ def stage_memory(stack: Stack, structure: Structure, shared: Shared, place: Plac
     head = _where_held(place.head, p.head - _where_held(place.embedding, p.tied_head))
     parameters = parameters + embedding + head
     fp8_copies: Floats | float = 0.0
-    if stack.precision == "fp8" and state.fp8_copies:
+    if stack.precision not in ("bf16", "fp16") and state.fp8_copies:
         fp8_copies = place.layers * (state.fp8_copies * p.layer_matrices)
     buffers = shared.buffers
     if stack.bucket_parameters_max:

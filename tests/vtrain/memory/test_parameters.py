@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -68,8 +70,6 @@ def test_fsdp_keeps_sixteen_bytes_a_parameter_over_all_replicas() -> None:
 
 def test_hybrid_sharding_divides_by_its_group_only() -> None:
     """HSDP over groups of 8 keeps the bytes of 8 ranks however many replicas there are."""
-    from dataclasses import replace
-
     shape = load_model("llama3-8b").architecture
     base = load_stack("torchtitan-2024")
     hybrid = replace(base, state=replace(base.state, sharding_group=8))
@@ -80,3 +80,16 @@ def test_hybrid_sharding_divides_by_its_group_only() -> None:
         shape, hybrid, Plan(dp=64, global_batch_size=64, sharding="zero3"), seq_length=2048
     )[0]
     assert float(many.row(0).optimizer) == float(few.row(0).optimizer)
+
+
+def test_fp8_adds_weight_copies_instead_of_saving() -> None:
+    """The fp8 weight and its transpose are kept beside the bf16 one (Transformer Engine)."""
+    shape = load_model("llama3-8b").architecture
+    half = load_stack("megatron-core-2025")
+    plan = Plan(tp=4, global_batch_size=1, sequence_parallel=True)
+    plain, fp8 = (
+        every_stage(shape, stack, plan, seq_length=2048)[0].row(0)
+        for stack in (half, replace(half, precision="fp8"))
+    )
+    matrices = shape.num_layers * shape.matmul_parameters_per_layer / 4
+    assert float(fp8.weights - plain.weights) == pytest.approx(2.0 * matrices)
