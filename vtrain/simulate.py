@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[np.float64]
 
 # Tasks up to which every one is played: a second of work at most, and a trace one can still open.
-_PLAYED_TASKS = 50_000
+PLAYED_TASKS = 50_000
 
 
 def simulate(
@@ -54,7 +54,7 @@ def simulate(
     *,
     seq_length: int,
     site: SiteFactors = SHIPPED,
-    played_tasks: int = _PLAYED_TASKS,
+    played_tasks: int = PLAYED_TASKS,
     contention: bool = True,
 ) -> Timeline:
     """Play one step of one plan.
@@ -113,16 +113,11 @@ def _close(
     step_time_s = optimized + costs.step_host_s
     first_start = np.array([played.start_s[played.rank == rank][0] for rank in range(plan.pp)])
 
-    breakdown = dict.fromkeys(SPAN_KINDS, np.zeros(plan.pp))
-    for task_kind in (FORWARD, BACKWARD, WEIGHT_GRADIENT):
-        for part, span_kind in enumerate(PARTS):
-            name = SPAN_KINDS[task_kind if span_kind < 0 else span_kind]
-            seconds = costs.parts_s[task_kind, :, :, part].sum(axis=1)
-            breakdown[name] = breakdown[name] + plan.num_micro_batches * seconds
-    name = SPAN_KINDS[DATA_PARALLEL]
-    breakdown[name] = breakdown[name] + wait_s + tail_s + tied_s
-    breakdown[SPAN_KINDS[OPTIMIZER]] = costs.optimizer_s
-    breakdown[SPAN_KINDS[HOST]] = breakdown[SPAN_KINDS[HOST]] + costs.step_host_s
+    micro_batch = _micro_batch_seconds(costs)
+    breakdown = {name: plan.num_micro_batches * each for name, each in micro_batch.items()}
+    breakdown[SPAN_KINDS[DATA_PARALLEL]] += wait_s + tail_s + tied_s
+    breakdown[SPAN_KINDS[OPTIMIZER]] += costs.optimizer_s
+    breakdown[SPAN_KINDS[HOST]] += costs.step_host_s
     breakdown["bubble"] = step_time_s - np.sum(list(breakdown.values()), axis=0)
 
     everywhere = np.ones(plan.pp)
@@ -132,6 +127,7 @@ def _close(
         step_time_s=step_time_s,
         pipeline_s=float(played.finish_s.max()),
         breakdown_s=breakdown,
+        micro_batch_s=micro_batch,
         layers=costs.layers,
         events=merge(
             task_events(played, costs.parts_s),
@@ -144,3 +140,13 @@ def _close(
         skips=played.skips,
         played=played,
     )
+
+
+def _micro_batch_seconds(costs: RankCosts) -> dict[str, Array]:
+    """Return the seconds of one micro-batch by kind of span, each [ranks]."""
+    seconds = {name: np.zeros(len(costs.layers)) for name in SPAN_KINDS}
+    for task_kind in (FORWARD, BACKWARD, WEIGHT_GRADIENT):
+        for part, span_kind in enumerate(PARTS):
+            name = SPAN_KINDS[task_kind if span_kind < 0 else span_kind]
+            seconds[name] += costs.parts_s[task_kind, :, :, part].sum(axis=1)
+    return seconds

@@ -33,6 +33,8 @@ class Timeline:
         pipeline_s: of it, until the last task of any rank ends.
         breakdown_s: seconds by name of `vtrain.simulation.events.BREAKDOWN`, each [pp]; on every
             rank they sum to the step.
+        micro_batch_s: seconds of one micro-batch by name of
+            `vtrain.simulation.events.SPAN_KINDS`, each [pp].
         layers: layers on each rank and chunk, [pp, virtual stages].
         events: spans; stretches in `skips` have none.
         skips: stretches of equal repetitions that were not played.
@@ -44,6 +46,7 @@ class Timeline:
     step_time_s: float
     pipeline_s: float
     breakdown_s: Mapping[str, Array]
+    micro_batch_s: Mapping[str, Array]
     layers: npt.NDArray[np.int64]
     events: Events
     skips: tuple[Skip, ...]

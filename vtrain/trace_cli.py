@@ -1,0 +1,121 @@
+"""`vtrain trace`: one simulated step as a file that Perfetto opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from vtrain.cli_options import build_plan, load_setting, plan_options, setting_options
+
+if TYPE_CHECKING:
+    from vtrain.cli_options import Setting
+    from vtrain.plan import Plan
+    from vtrain.simulation.timeline import Timeline
+    from vtrain.trace import RankMemory
+
+
+@click.command("trace")
+@setting_options
+@plan_options
+@click.option(
+    "--out", metavar="FILE", required=True, help="Where the trace goes, for example step.json."
+)
+@click.option(
+    "--ranks",
+    metavar="all|N[,N...]",
+    help="Pipeline ranks to draw; the ends and the middle of a long pipeline.",
+)
+@click.option("--full", is_flag=True, help="Draw every micro-batch of a long step.")
+@click.option("--json", "as_json", is_flag=True, help="Print the breakdown as one JSON document.")
+def trace_command(out: str, ranks: str | None, full: bool, as_json: bool, **options: Any) -> None:
+    """Write one simulated step as a Chrome / Perfetto trace."""
+    import json
+    import sys
+
+    from vtrain.simulate import PLAYED_TASKS, simulate
+    from vtrain.trace import write_trace
+
+    keys = ("model", "cluster", "stack", "seq_length", "site")
+    setting = load_setting(**{key: options.pop(key) for key in keys})
+    plan = build_plan(setting, **options)
+    timeline = simulate(
+        setting.architecture, setting.cluster, setting.stack, plan,
+        seq_length=setting.seq_length, site=setting.site,
+        played_tasks=sys.maxsize if full else PLAYED_TASKS,
+    )  # fmt: skip
+    events = write_trace(
+        out, timeline, ranks=_ranks(ranks, plan.pp), memory=_memory(setting, plan)
+    )
+    if as_json:
+        click.echo(json.dumps(_document(timeline, out, events), indent=2))
+    else:
+        click.echo(_text(timeline, out, events))
+
+
+def _ranks(text: str | None, pp: int) -> list[int] | None:
+    """Read --ranks."""
+    from vtrain.errors import UserInputError
+
+    if text is None:
+        return None
+    if text == "all":
+        return list(range(pp))
+    try:
+        return [int(piece) for piece in text.split(",")]
+    except ValueError:
+        raise UserInputError(
+            f"--ranks must be all or whole numbers, got {text!r}", hint=f"for example 0,{pp - 1}"
+        ) from None
+
+
+def _memory(setting: Setting, plan: Plan) -> dict[int, RankMemory]:
+    """Return what each stage holds, from the memory model."""
+    from vtrain.memory.breakdown import every_stage
+    from vtrain.trace import RankMemory
+
+    stages, held = every_stage(
+        setting.architecture, setting.stack, plan, seq_length=setting.seq_length
+    )
+    rows = [stages.row(rank) for rank in range(plan.pp)]
+    return {
+        rank: RankMemory(
+            standing_bytes=float(row.standing),
+            chunk_bytes=float(row.activations) / (float(held[rank]) * plan.virtual_stages),
+        )
+        for rank, row in enumerate(rows)
+    }
+
+
+def _document(timeline: Timeline, out: str, events: int) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "file": out,
+        "events": events,
+        "step_time_s": timeline.step_time_s,
+        "pipeline_s": timeline.pipeline_s,
+        "micro_batches_not_drawn": sum(skip.micro_batches for skip in timeline.skips),
+        "breakdown_s": {name: values.tolist() for name, values in timeline.breakdown_s.items()},
+    }
+
+
+def _text(timeline: Timeline, out: str, events: int) -> str:
+    """Return where the step goes, on the first, the busiest and the last rank."""
+    pp = timeline.plan.pp
+    shown = sorted({0, timeline.critical_rank, pp - 1})
+    lines = [
+        f"step {timeline.step_time_s:.4g} s   {events} events in {out}",
+        f"{'seconds':<16}" + "".join(f"{f'rank {rank}':>12}" for rank in shown),
+    ]
+    for name, seconds in timeline.breakdown_s.items():
+        if seconds.any():
+            lines.append(
+                f"{name:<16}" + "".join(f"{seconds[rank]:12.4g}" for rank in shown)
+            )
+    skipped = sum(skip.micro_batches for skip in timeline.skips)
+    if skipped:
+        lines.append(
+            f"{skipped} of {timeline.plan.num_micro_batches} micro-batches repeat the ones before "
+            "them and are drawn as one span (--full draws all)"
+        )
+    return "\n".join(lines)
