@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 
 from vtrain.errors import UserInputError
 
@@ -69,11 +70,8 @@ class Architecture:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise UserInputError(f"{field} must be a whole number of at least 1, got {value!r}")
         if self.num_attention_heads % self.num_key_value_heads:
-            near = max(
-                d
-                for d in range(1, self.num_key_value_heads + 1)
-                if self.num_attention_heads % d == 0
-            )
+            heads = divisors(self.num_attention_heads)
+            near = max(d for d in heads if d <= self.num_key_value_heads)
             raise UserInputError(
                 f"num_key_value_heads={self.num_key_value_heads} must divide "
                 f"num_attention_heads={self.num_attention_heads}",
@@ -169,6 +167,12 @@ class Architecture:
     def training_flops_per_token(self, seq_length: int, *, causal: bool = False) -> float:
         """Model FLOPs of forward and backward for one token: three times the forward pass."""
         return 3.0 * self.forward_flops_per_token(seq_length, causal=causal)
+
+
+def divisors(value: int) -> list[int]:
+    """Return every divisor of a positive number, rising; a typing error of 1e12 stays quick."""
+    small = [d for d in range(1, isqrt(value) + 1) if value % d == 0]
+    return sorted({*small, *(value // d for d in small)})
 
 
 def padded_vocab_size(vocab_size: int, tp: int, multiple: int = 128) -> int:

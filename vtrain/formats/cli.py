@@ -81,12 +81,28 @@ def export_command(
     from vtrain.formats.writing import export
 
     found = read_any(design, gpus=gpus, vocab_size=vocab_size)
-    text = export(found.design(cluster=cluster, stack=stack), format_)
+    whole = found.design(cluster=cluster, stack=stack)
+    text = export(whole, format_)
+    for line in _losses(found, whole.stack):
+        click.echo(f"note: {line}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return
     write_text(out, text)
     click.echo(f"wrote {out}", err=True)
+
+
+def _losses(found: Imported, stack: str) -> list[str]:
+    """Return what an export does not take over from the file it is made from."""
+    from vtrain.presets import load_stack
+
+    lines = list(found.notes)
+    stated, written = found.stack.precision, load_stack(stack).precision
+    if stated is not None and stated != written:
+        lines.append(f"the file trains in {stated}, the export in {written}, as stack {stack} does")
+    if found.unknown_fields:
+        lines.append(f"not taken over: {', '.join(found.unknown_fields)}")
+    return lines
 
 
 def _text(found: Imported) -> str:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
 from vtrain.architecture import Architecture
 from vtrain.design import Design
+from vtrain.formats import context
 from vtrain.plan import Plan
+
+_cluster, _stack = cache(context.load_cluster), cache(context.load_stack)
+
+
+@pytest.fixture(autouse=True)
+def _presets_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parse each preset once: hundreds of designs are exported."""
+    monkeypatch.setattr(context, "load_cluster", _cluster)
+    monkeypatch.setattr(context, "load_stack", _stack)
 
 
 def _architecture(

@@ -83,6 +83,22 @@ def test_export_from_a_launch_script(best: tuple[Design, Path], tmp_path: Path) 
     assert again.stdout == direct.stdout
 
 
+def test_an_export_says_what_it_leaves_behind(best: tuple[Design, Path], tmp_path: Path) -> None:
+    """Another precision and unknown arguments of the file are named on stderr, not dropped."""
+    _, file = best
+    run = CliRunner().invoke
+    text = run(export_command, [str(file), "--format", "megatron"]).stdout
+    script = tmp_path / "run.sh"
+    script.write_text(text.replace("--bf16", "--fp16\n    --made-up 3"))
+    result = run(
+        export_command, [str(script), "--format", "slurm", "--cluster", "H100"],
+        catch_exceptions=False,
+    )  # fmt: skip
+    assert "trains in fp16, the export in bf16" in result.stderr
+    assert "not taken over: made_up" in result.stderr
+    assert "note" not in result.stdout.replace("vtrain_note", "")
+
+
 def test_the_suggestion_is_the_step_law(best: tuple[Design, Path]) -> None:
     """Arithmetic of arXiv 2503.04715: lr = 1.79 N^-0.713 D^0.307, batch = 0.58 D^0.571 tokens."""
     design, _ = best

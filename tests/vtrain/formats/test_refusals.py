@@ -48,6 +48,9 @@ def refusal(tmp_path: Path, name: str, text: str, **options: Any) -> str:
         ({"vocab_size": -1}, "vocab_size must be a whole number of at least 1"),
         ({"num_attention_heads": 7}, "nearest valid: num_attention_heads=8"),
         ({"num_key_value_heads": 3}, "num_key_value_heads=3 must divide num_attention_heads=8"),
+        # A typing error of twelve digits is answered as fast as any other.
+        ({"num_key_value_heads": 10**12}, "nearest valid: num_key_value_heads=8"),
+        ({"num_attention_heads": 10**12}, "nearest valid: num_attention_heads=1024"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings must be true or false"),
         (
             {"model_type": "gpt2", "n_embd": 512, "n_layer": 2, "n_head": 8, "n_positions": 64},

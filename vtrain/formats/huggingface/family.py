@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from vtrain.architecture import divisors
 from vtrain.errors import UserInputError
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def head_size(fields: Fields, hidden_size: int, heads: int) -> int:
         UserInputError: when the heads do not divide the width.
     """
     if hidden_size % heads:
-        near = min((d for d in range(1, hidden_size + 1) if hidden_size % d == 0),
-                   key=lambda d: (abs(d - heads), d))  # fmt: skip
+        near = min(divisors(hidden_size), key=lambda d: (abs(d - heads), d))
         raise UserInputError(
             f"num_attention_heads={heads} must divide hidden_size={hidden_size}",
             hint=f"nearest valid: num_attention_heads={near}",
