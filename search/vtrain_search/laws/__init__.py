@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Draws, LawFacts, LossLaw
+from .compare import Comparison, compare_laws
 from .designs import Designs
 from .model import LossModel
 from .ranges import WARN_BEYOND
@@ -15,6 +16,7 @@ __all__ = [
     "DEFAULT_LAW",
     "WARN_BEYOND",
     "AllocationRule",
+    "Comparison",
     "Designs",
     "Draws",
     "LawFacts",
@@ -22,6 +24,7 @@ __all__ = [
     "LossModel",
     "RegretTable",
     "Terms",
+    "compare_laws",
     "critical_batch_tokens",
     "law_names",
     "load_law",

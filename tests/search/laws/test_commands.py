@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from vtrain_search.fit_law.command import fit_law_command
+from vtrain_search.fit_law.cli import fit_law_command
 from vtrain_search.laws import LossModel, law_names, load_law, rule_names
-from vtrain_search.laws.command import laws_command
+from vtrain_search.laws.cli import laws_command
 
 
 @pytest.fixture

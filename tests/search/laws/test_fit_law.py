@@ -243,10 +243,10 @@ def test_thousand_points_thousand_bootstraps() -> None:
     d = n * 10 ** rng.uniform(0.5, 2.2, 1000)
     loss = true_loss(n, d) * np.exp(0.005 * rng.standard_normal(1000))
     points = Points(ln_n=np.log(n), ln_d=np.log(d), ln_loss=np.log(loss))
-    start = time.perf_counter()
+    start = time.process_time()
     fitted = fit_additive(points)
     draws = bootstrap_additive(points, replicates=1000, seed=0, fitted=fitted)
-    elapsed = time.perf_counter() - start
+    elapsed = time.process_time() - start
     assert elapsed < 60.0
     low, high = np.quantile(draws["alpha"], [0.01, 0.99])
     assert low < TRUE["alpha"] < high

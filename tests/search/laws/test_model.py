@@ -211,9 +211,9 @@ def test_ten_thousand_designs_times_thousand_draws(make_designs) -> None:
     rng = np.random.default_rng(0)
     designs = make_designs(10 ** rng.uniform(9, 12, 10_000), 10 ** rng.uniform(10, 13, 10_000))
     FULL.interval(make_designs())  # the first call reads the shipped draws
-    start = time.perf_counter()
+    start = time.process_time()
     low, _, high = FULL.interval(designs)
-    elapsed = time.perf_counter() - start
+    elapsed = time.process_time() - start
     assert (low < high).all()
     assert elapsed < 3.0
 
@@ -222,6 +222,6 @@ def test_point_estimate_is_cheap(make_designs) -> None:
     """100,000 designs take less than 0.2 s: the search calls it in its inner loop."""
     rng = np.random.default_rng(0)
     designs = make_designs(10 ** rng.uniform(9, 12, 100_000), 10 ** rng.uniform(10, 13, 100_000))
-    start = time.perf_counter()
+    start = time.process_time()
     FULL.loss(designs)
-    assert time.perf_counter() - start < 0.2
+    assert time.process_time() - start < 0.2

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
-from vtrain_search.laws import Designs, LossModel, law_names, load_law, regret
+from vtrain_search.laws import (
+    Designs,
+    LossModel,
+    compare_laws,
+    law_names,
+    load_law,
+    regret,
+    rule_names,
+)
 
 from vtrain.errors import InfeasibleError, UserInputError
 
@@ -37,6 +47,22 @@ def test_published_picks(make_designs) -> None:
     picked = designs.parameters_non_embedding[table.chosen]
     np.testing.assert_allclose(picked, [160e9, 82e9], rtol=0.06)
     assert 0.002 < table.nats[1, 0] < 0.008
+
+
+def test_comparison_for_the_command_line(make_designs) -> None:
+    """Every law has a pick, every rule an allocation, JSON and text hold the same figures."""
+    found = compare_laws(_one_budget(make_designs, 1e24))
+    assert [pick["law"] for pick in found.picks] == list(law_names())
+    assert [rule["rule"] for rule in found.rules] == list(rule_names())
+    for rule in found.rules:
+        assert 6 * rule["parameters"] * rule["tokens"] == pytest.approx(1e24, rel=1e-9)
+    document = json.loads(json.dumps(found.as_json()))
+    assert len(document["regret"]) == len(law_names()) ** 2
+    text = found.text()
+    for name in (*law_names(), *rule_names()):
+        assert name in text
+    alone = compare_laws(_one_budget(make_designs, 1e24), laws=["besiroglu2024"])
+    assert alone.picks[0]["worst_regret_nats"] == 0.0
 
 
 def test_refusals(make_designs) -> None:
