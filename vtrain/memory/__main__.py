@@ -40,7 +40,8 @@ def main(runs: Path, no_result: Path | None, out: Path) -> None:
     rows, skipped = memory_rows(frame)
     scores = memory_scores(rows)
     lost = no_result_score(frame, pd.read_csv(no_result)) if no_result else None
-    batches = micro_batch_score(frame)
+    has_foundry = frame["run_id"].str.startswith("mpt").any()
+    batches = micro_batch_score(frame) if has_foundry else None
     arguments = [runs.name, *(["--no-result", no_result.name] if no_result else [])]
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -51,7 +52,7 @@ def main(runs: Path, no_result: Path | None, out: Path) -> None:
         "scores": [_rounded(asdict(score)) for score in scores],
         "skipped": {source: dict(sorted(why.items())) for source, why in skipped.items()},
         "no_result": None if lost is None else _rounded(asdict(lost)),
-        "micro_batch": _rounded(asdict(batches)),
+        "micro_batch": None if batches is None else _rounded(asdict(batches)),
     }
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "validation.json", json.dumps(document, indent=1) + "\n")
@@ -67,7 +68,7 @@ def _markdown(
     document: dict[str, Any],
     scores: list[MemoryScore],
     lost: NoResultScore | None,
-    batches: MicroBatchScore,
+    batches: MicroBatchScore | None,
 ) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in document["versions"].items())
     lines = [
@@ -112,15 +113,16 @@ def _markdown(
             f"grad_accum >= pp - 1 ({lost.ran_rule_pct:.1f} % of those that ran); of the others "
             f"{lost.infeasible_obeying_rule_pct:.1f} % are called infeasible.",
         ]
-    lines += [
-        "",
-        f"llm-foundry ({batches.rows} plans): {batches.published_fits_pct:.1f} % of the published "
-        f"micro-batches not called out of memory; our largest is equal in {batches.equal_pct:.0f} "
-        f"%, within 1 in {batches.within_one_pct:.0f} %, within max(1, 25 %) in "
-        f"{batches.within_quarter_pct:.1f} %, within a factor of 2 in "
-        f"{batches.within_two_pct:.1f} %.",
-        "",
-    ]
+    if batches is not None:
+        lines += [
+            "",
+            f"llm-foundry ({batches.rows} plans): {batches.published_fits_pct:.1f} % of the "
+            f"published micro-batches not called out of memory; our largest is equal in "
+            f"{batches.equal_pct:.0f} %, within 1 in {batches.within_one_pct:.0f} %, within "
+            f"max(1, 25 %) in {batches.within_quarter_pct:.1f} %, within a factor of 2 in "
+            f"{batches.within_two_pct:.1f} %.",
+        ]
+    lines.append("")
     return "\n".join(lines)
 
 

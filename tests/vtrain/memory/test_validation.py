@@ -81,6 +81,24 @@ def test_llm_foundry_plans_fit_and_could_not_be_much_larger(runs: pd.DataFrame) 
     assert score.within_quarter_pct >= 75.0
 
 
+def test_command_writes_both_tables_without_measured_rows(
+    runs: pd.DataFrame, tmp_path: Path
+) -> None:
+    """The results carry command, date and versions, and no row of the data."""
+    from click.testing import CliRunner
+
+    from vtrain.memory.__main__ import main
+
+    few = tmp_path / "few.csv"
+    runs[runs["run_id"].str.startswith("simumax")].to_csv(few, index=False)
+    result = CliRunner().invoke(main, [str(few), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out" / "validation.md").read_text()
+    assert "python -m vtrain.memory few.csv" in text
+    assert "simumax B200-SXM" in text
+    assert "simumax-0001" not in text + (tmp_path / "out" / "validation.json").read_text()
+
+
 def test_every_source_says_what_its_figure_is() -> None:
     """Quantity, rank, unit and evidence are stated for each known source."""
     for source in SOURCES.values():
