@@ -27,9 +27,16 @@ if TYPE_CHECKING:
     metavar="N",
     help="Vocabulary, for files that leave that to the tokenizer.",
 )
+@click.option(
+    "--row",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Which design of a file with several budgets.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def import_command(
-    file: str, gpus: int | None, vocab_size: int | None, as_json: bool
+    file: str, gpus: int | None, vocab_size: int | None, row: int, as_json: bool
 ) -> None:  # fmt: skip
     """Say what a config or launch script of another tool holds.
 
@@ -40,7 +47,7 @@ def import_command(
 
     from vtrain.formats.reading import read_any
 
-    found = read_any(file, gpus=gpus, vocab_size=vocab_size)
+    found = read_any(file, gpus=gpus, vocab_size=vocab_size, row=row)
     click.echo(json.dumps(found.document(), indent=2) if as_json else _text(found))
 
 
@@ -67,9 +74,16 @@ def import_command(
     metavar="N",
     help="Vocabulary, for files that leave that to the tokenizer.",
 )
+@click.option(
+    "--row",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Which design of a file with several budgets.",
+)
 def export_command(
     design: str, format_: str, out: str | None, cluster: str | None, stack: str | None,
-    gpus: int | None, vocab_size: int | None,
+    gpus: int | None, vocab_size: int | None, row: int,
 ) -> None:  # fmt: skip
     """Write a design as a launch script or config.
 
@@ -80,7 +94,7 @@ def export_command(
     from vtrain.formats.reading import read_any
     from vtrain.formats.writing import export
 
-    found = read_any(design, gpus=gpus, vocab_size=vocab_size)
+    found = read_any(design, gpus=gpus, vocab_size=vocab_size, row=row)
     whole = found.design(cluster=cluster, stack=stack)
     text = export(whole, format_)
     for line in _losses(found, whole.stack):

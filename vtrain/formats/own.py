@@ -16,24 +16,32 @@ def holds_design(data: dict[str, Any]) -> bool:
     return {"tp", "dp", "layers"} <= set(data) or {"tp", "dp", "num_layers"} <= set(data)
 
 
-def read_design_data(data: dict[str, Any], path: str) -> Imported:
+def read_design_data(data: dict[str, Any], path: str, *, row: int = 1) -> Imported:
     """Read a parsed best.toml, row, or document of `vtrain-search --json`.
 
     Args:
         data: the parsed file.
         path: what errors call it.
+        row: which row of a document, counted from 1 (one row a budget).
 
     Raises:
-        UserInputError: when there is no row, or it is not a whole design.
+        UserInputError: when there is no such row, or it is not a whole design.
     """
     notes: list[str] = []
     rows = data.get("rows")
     if isinstance(rows, list):
-        if not rows or not isinstance(rows[0], dict):
+        if not rows:
             raise UserInputError(f"{path}: the document holds no row")
+        if not 1 <= row <= len(rows):
+            raise UserInputError(
+                f"{path}: there is no row {row}",
+                hint=f"nearest valid: {min(max(row, 1), len(rows))}",
+            )
+        data = rows[row - 1]
+        if not isinstance(data, dict):
+            raise UserInputError(f"{path}: row {row} is no table of keys")
         if len(rows) > 1:
-            notes.append(f"row 1 of {len(rows)} is taken (budget {rows[0].get('budget', '?')})")
-        data = rows[0]
+            notes.append(f"row {row} of {len(rows)} is taken (budget {data.get('budget', '?')})")
     if isinstance(data.get("design"), dict):
         data = data["design"]
     with labelled(path):

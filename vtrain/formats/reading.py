@@ -26,6 +26,7 @@ def read_any(
     gpus: int | None = None,
     vocab_size: int | None = None,
     model_only: bool = False,
+    row: int = 1,
 ) -> Imported:
     """Read a file of any known format.
 
@@ -34,6 +35,7 @@ def read_any(
         gpus: GPUs it runs on, for formats that leave that to the launcher.
         vocab_size: tokens of the vocabulary, for formats that leave that to the tokenizer.
         model_only: leave the plan of a launch script (and mistakes in it) alone.
+        row: which design of a file with several, counted from 1.
 
     Returns:
         What the file holds; its unknown fields are listed, none is guessed in silence.
@@ -48,9 +50,9 @@ def read_any(
     label = str(file)
     suffix = file.suffix.lower()
     if suffix == ".json" or (suffix not in (".toml", ".yaml", ".yml") and _looks_json(text)):
-        return _json(text, label, gpus)
+        return _json(text, label, gpus, row)
     if suffix == ".toml":
-        return _toml(text, label, gpus, model_only)
+        return _toml(text, label, gpus, model_only, row)
     from vtrain.formats.megatron import read_megatron_script, read_megatron_yaml
 
     options: dict[str, Any] = {"gpus": gpus, "vocab_size": vocab_size, "model_only": model_only}
@@ -113,7 +115,7 @@ def _looks_json(text: str) -> bool:
     return text.lstrip().startswith("{")
 
 
-def _json(text: str, label: str, gpus: int | None) -> Imported:
+def _json(text: str, label: str, gpus: int | None, row: int) -> Imported:
     from vtrain.formats.deepspeed import BATCH_KEYS, read_deepspeed
     from vtrain.formats.huggingface import read_config
     from vtrain.formats.own import holds_design, read_design_data
@@ -125,7 +127,7 @@ def _json(text: str, label: str, gpus: int | None) -> Imported:
     if not isinstance(data, dict):
         raise UserInputError(f"{label} must hold one JSON object, got a {type(data).__name__}")
     if holds_design(data):
-        return read_design_data(data, label)
+        return read_design_data(data, label, row=row)
     if "model_type" in data or "architectures" in data:
         return read_config(data, label)
     if "zero_optimization" in data or any(key in data for key in BATCH_KEYS):
@@ -133,7 +135,7 @@ def _json(text: str, label: str, gpus: int | None) -> Imported:
     raise _unknown(label)
 
 
-def _toml(text: str, label: str, gpus: int | None, model_only: bool) -> Imported:
+def _toml(text: str, label: str, gpus: int | None, model_only: bool, row: int) -> Imported:
     from vtrain.formats.own import holds_design, read_design_data, read_model_file
     from vtrain.formats.torchtitan import read_torchtitan
 
@@ -142,7 +144,7 @@ def _toml(text: str, label: str, gpus: int | None, model_only: bool) -> Imported
     except tomllib.TOMLDecodeError as error:
         raise UserInputError(f"{label} is not valid TOML: {error}") from None
     if holds_design(data):
-        return read_design_data(data, label)
+        return read_design_data(data, label, row=row)
     if isinstance(data.get("architecture"), dict):
         return read_model_file(label)
     model = data.get("model")

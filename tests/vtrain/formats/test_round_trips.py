@@ -65,6 +65,9 @@ def test_a_row_of_a_search_keeps_its_results_apart(random_designs: Designs, tmp_
     assert found.design() == first
     assert found.ignored_fields == ("loss", "budget")
     assert "row 1 of 2" in found.notes[0]
+    assert read_any(tmp_path / "all.json", row=2).design() == second
+    with pytest.raises(UserInputError, match="no row 3; nearest valid: 2"):
+        read_any(tmp_path / "all.json", row=3)
 
 
 @st.composite
