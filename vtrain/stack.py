@@ -26,12 +26,15 @@ class HostCost:
         floor_tp_s: the same where tensor parallelism adds collectives to every layer.
         floor_tp_pp_s: the same by tp where pipeline groups cross nodes as well, as (tp, seconds)
             pairs in rising tp; values between are taken from the next smaller tp.
+        gap_s: seconds a layer and micro-batch in which the device waits whatever its work (engines
+            that synchronise at every layer), forward and backward together.
         step_s: seconds of every step that depend on nothing (logging, data, optimizer launches).
     """
 
     floor_s: float = 0.0
     floor_tp_s: float = 0.0
     floor_tp_pp_s: tuple[tuple[int, float], ...] = ()
+    gap_s: float = 0.0
     step_s: float = 0.0
 
 
@@ -222,6 +225,8 @@ class Stack:
         fused_activation: activation (and gate product) run as one fused kernel.
         fused_rope: rotary embedding runs as one fused kernel.
         dropout: residual and attention dropout are on.
+        score_traffic: traffic of softmax and dropout of unfused attention over the least it takes
+            (each operand read or written once).
         power_relief: rate of power-limited products inside a step over their rate back to back;
             the rest of a step draws less power.
         loss_traffic_bytes_per_logit: memory traffic of the loss, forward and backward together.
@@ -269,6 +274,7 @@ class Stack:
     fused_activation: bool = True
     fused_rope: bool = True
     dropout: bool = False
+    score_traffic: float = 1.0
     power_relief: float = 1.08
     loss_traffic_bytes_per_logit: float = 16.0
     loss_memory_bytes_per_logit: float = 6.0

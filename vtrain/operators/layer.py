@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -174,7 +174,10 @@ def _attention(work: Workload) -> tuple[Array, Array]:
     scale = work.site.matrix
     shape = (work.micro_batch_size, heads, queries, float(work.seq_length), float(arch.head_dim))
     if work.stack.attention == "unfused":
-        common = (work.gemm_half, device.memory_bound, peak, device.hbm_bytes_per_s)
+        memory = replace(
+            device.memory_bound, softmax=device.memory_bound.softmax / work.stack.score_traffic
+        )
+        common = (work.gemm_half, memory, peak, device.hbm_bytes_per_s)
         drop = work.stack.dropout
         return (
             unfused_attention_forward_seconds(*common, *shape, dropout=drop) * scale,

@@ -29,7 +29,8 @@ _FRAMEWORKS = (
     (r"torchtitan", "torchtitan-2024"),
     (r"foundry|fms|fsdp", "fsdp-2023"),
     (r"internevo", "fsdp-2023"),
-    (r"deepspeed", "megatron-deepspeed-2022"),
+    (r"deepspeed \(vtrain", "megatron-deepspeed-2022"),
+    (r"deepspeed", "deepspeed-pipeline-2022"),
     (r"megatron-lm \(202[0-3]|baseline", "megatron-lm-2022"),
     (r"megatron|nemo|maxtext|pax", "megatron-core-2025"),
 )
@@ -44,6 +45,8 @@ def stack_key(run: MeasuredRun, architecture: Architecture, plan: Plan) -> Stack
         name = "fsdp-2023" if plan.sharding == "zero3" else "megatron-core-2025"
     if "no comm overlap" in run.notes:
         name = "megatron-core-no-overlap"
+    if name == "deepspeed-pipeline-2022" and run.dtype == "bf16":
+        name = "megatron-deepspeed-2022-bf16"
     overrides: dict[str, object] = {"precision": _PRECISION.get(run.dtype.lower(), "bf16")}
     if run.flash_attention == 0.0:
         overrides["attention"] = "unfused"
