@@ -96,7 +96,9 @@ class Design:
         """
         values = dict(row)
         if values.get("head_dim") in (None, "") and values.get("num_attention_heads"):
-            values["head_dim"] = int(values["hidden_size"]) // int(values["num_attention_heads"])
+            hidden = _whole("hidden_size", values.get("hidden_size"))
+            heads = _whole("num_attention_heads", values["num_attention_heads"])
+            values["head_dim"] = hidden // max(1, heads)
         values.setdefault("gated_mlp", True)
         architecture = {
             field: _read(values, key, Architecture, field)
@@ -104,7 +106,7 @@ class Design:
         }
         plan = Plan(**{key: _read(values, key, Plan, key) for key in _PLAN_KEYS})
         gpus = values.get("gpus")
-        if gpus not in (None, "") and int(gpus) != plan.gpus:
+        if gpus not in (None, "") and _whole("gpus", gpus) != plan.gpus:
             raise UserInputError(
                 f"gpus={gpus} contradicts tp x cp x pp x dp = {plan.tp} x {plan.cp} x {plan.pp} "
                 f"x {plan.dp} = {plan.gpus}"
@@ -142,7 +144,9 @@ def _read(values: Mapping[str, Any], key: str, owner: type, field: str) -> Any:
 def _whole(key: str, value: Any) -> int:
     """Return a whole number; text such as "4e9" is taken when it is one exactly."""
     try:
-        number = float(value) if isinstance(value, str) and not value.isdigit() else value
+        text = value.strip() if isinstance(value, str) else None
+        # Whole text stays exact: tokens may exceed what a float64 can count.
+        number = value if text is None else int(text) if text.isdigit() else float(text)
         whole = int(number)
     except (TypeError, ValueError, OverflowError):
         raise UserInputError(f"{key} must be a whole number, got {value!r}") from None
