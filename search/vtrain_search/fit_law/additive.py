@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vtrain.errors import UserInputError
+
 from .robust import Exponents, FloatArray, fit
 
 HUBER_DELTA = 1e-3
@@ -14,6 +16,8 @@ HUBER_DELTA = 1e-3
 _GRID = np.linspace(0.05, 1.2, 24)
 """Exponents tried before the polish; published ones lie between 0.07 and 0.8."""
 _STARTS = 4
+EXPONENTS = (0.02, 3.0)
+"""Exponents outside are no power law that data showed, but a fit that ran off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,13 +130,32 @@ def bootstrap_additive(
     fitted: AdditiveFit,
     huber_delta: float = HUBER_DELTA,
 ) -> dict[str, FloatArray]:
-    """Refit resampled runs; return ln E, ln A, ln B, alpha, beta, each [replicates]."""
+    """Refit resampled runs; return ln E, ln A, ln B, alpha, beta, each [replicates].
+
+    A resample that happens to hold too few sizes or token counts lets an exponent run off; it is
+    drawn again.
+
+    Raises:
+        UserInputError: more than two thirds of the resamples run off.
+    """
     rng = np.random.default_rng(seed)
     table = np.empty((replicates, 5))
-    for k in range(replicates):
+    done = 0
+    limit = 3 * replicates
+    for _ in range(limit):
         sample = points.take(rng.integers(0, len(points), len(points)))
         one = fit_additive(sample, huber_delta=huber_delta, start=fitted)
-        table[k] = one.ln_e, one.ln_a, one.ln_b, one.alpha, one.beta
+        if not all(EXPONENTS[0] <= value <= EXPONENTS[1] for value in (one.alpha, one.beta)):
+            continue
+        table[done] = one.ln_e, one.ln_a, one.ln_b, one.alpha, one.beta
+        done += 1
+        if done == replicates:
+            break
+    else:
+        raise UserInputError(
+            f"the runs do not identify the law: {limit - done} of {limit} bootstrap refits run off",
+            hint="add runs of further sizes and token counts",
+        )
     names = ("ln_E", "ln_A", "ln_B", "alpha", "beta")
     return {name: table[:, i] for i, name in enumerate(names)}
 

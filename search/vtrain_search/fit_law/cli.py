@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,12 @@ LN2 = float(np.log(2.0))
 
 @click.command("fit-law")
 @click.argument("pilots", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Law file to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Law file to write.  [default: PILOTS.law.toml here]",
+)
 @click.option("--force", is_flag=True, help="Replace a law file with other contents.")
 @click.option("--plot", type=click.Path(path_type=Path), help="SVG file to write.")
 @click.option("--unit", type=click.Choice(["nats", "bits"]), help="Unit of `loss`, a token.")
@@ -77,7 +83,8 @@ def fit_law_command(
             pilots, unit, vocab_size, exclude, drop_lowest_ratio, replicates, seed, huber_delta
         )
         target = output or Path(f"{pilots.stem}.law.toml")
-        _write(target, _law_text(fit, pilots, target), force=force)
+        rebuilt = output is None and _made_from(target, pilots)
+        _write(target, _law_text(fit, pilots, target), force=force or rebuilt)
         if plot is not None:
             from .plot import svg
 
@@ -226,6 +233,16 @@ def _law_text(fit: PilotFit, pilots: Path, target: Path) -> str:
         | ({} if fit.heldout_rms_pct is None else {"heldout_rms_pct": fit.heldout_rms_pct}),
     }
     return dump_law(fit.law(name, f"{pilots.name}, {len(fit.points)} runs"), extra)
+
+
+def _made_from(target: Path, pilots: Path) -> bool:
+    """Return whether a file is an earlier fit to pilots of the same name, free to be rebuilt."""
+    try:
+        document = tomllib.loads(target.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return False
+    fit = document.get("fit")
+    return isinstance(fit, dict) and fit.get("pilots") == pilots.name
 
 
 def _write(path: Path, content: str, *, force: bool) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from vtrain.errors import UserInputError
 
-from .additive import AdditiveFit, Points
+from .additive import EXPONENTS, AdditiveFit, Points
 from .pilots import Pilots
 
 MIN_RUNS = 8
@@ -97,7 +97,7 @@ def refuse_degenerate(fitted: AdditiveFit, points: Points) -> None:
         ("alpha", fitted.alpha, "sizes"),
         ("beta", fitted.beta, "token counts"),
     ):
-        if not 0.02 <= value <= 3.0:
+        if not EXPONENTS[0] <= value <= EXPONENTS[1]:
             raise UserInputError(
                 f"the runs do not identify {name} (the fit runs off to {value:.3g})",
                 hint=f"add runs with a wider range of {axis}",

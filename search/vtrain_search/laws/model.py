@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from . import quantiles
 from .base import Coefficients, Draws, LogInputs, LossLaw
 from .designs import Designs, FloatArray
 from .effective import LnFactors, LogDesigns, Term, batch_is_allowed, ln_factors
-from .ranges import beyond_data
+from .ranges import beyond_data, extrapolation_warnings
 from .terms import BatchTerm, HeadTerm, RepetitionTerm, ShapeTerm, Terms
 
 Interval = tuple[FloatArray, FloatArray, FloatArray]
@@ -87,16 +87,26 @@ class LossModel:
     def term_costs(self, designs: Designs) -> dict[str, FloatArray]:
         """Return what each active term adds to the loss, in nats, the others left on."""
         total = self.loss(designs)
-        costs = {}
+        return {
+            name: total - replace(self, terms=replace(self.terms, **{name: False})).loss(designs)
+            for name in self.active_terms
+        }
+
+    def term_cost_intervals(self, designs: Designs, *, level: float = 0.9) -> dict[str, Interval]:
+        """Return (low, median, high) of what each active term adds to the loss, in nats.
+
+        Law and terms are drawn jointly; the same draw serves with and without the term. Meant for
+        finalists: every term costs a further evaluation of all draws.
+        """
+        flat = designs.flat()
+        with_all = self.loss_draws(flat)
+        found: dict[str, Interval] = {}
         for name in self.active_terms:
-            values = {k: getattr(self.terms, k) for k in ("shape", "head", "batch", "repetition")}
-            without = LossModel(
-                law=self.law,
-                terms=Terms(**{**values, name: False}),
-                unique_tokens=self.unique_tokens,
-            )
-            costs[name] = total - without.loss(designs)
-        return costs
+            without = replace(self, terms=replace(self.terms, **{name: False}))
+            low, median, high = quantiles.central(with_all - without.loss_draws(flat), level)
+            shape = designs.shape
+            found[name] = (low.reshape(shape), median.reshape(shape), high.reshape(shape))
+        return found
 
     def dloss_dlntokens(self, designs: Designs) -> FloatArray:
         """Return dL/dlnD (negative, nats) at the design's batch, all terms counted.
@@ -249,6 +259,10 @@ class LossModel:
         the shape of the designs.
         """
         return beyond_data(self.law.facts, self.active_terms, designs, self.law.parameters(designs))
+
+    def warnings(self, design: Designs) -> list[str]:
+        """Return one sentence for each term used over 30 times beyond its data by one design."""
+        return extrapolation_warnings(self.extrapolation(design))
 
     def _point_inputs(self, designs: Designs) -> LogInputs:
         logs = LogDesigns.of(self.law, designs)

@@ -61,3 +61,27 @@ def beyond_data(
     if designs.ffn_ratio is not None:
         found["ffn"] = outside(designs.ffn_ratio, FFN_RATIO_RANGE)
     return {name: np.broadcast_to(value, designs.shape) for name, value in found.items()}
+
+
+def extrapolation_warnings(extrapolation: Mapping[str, FloatArray], index: int = 0) -> list[str]:
+    """Return one sentence for each term that a design uses far beyond its data.
+
+    A feed-forward ratio outside its range is always named, because no term prices it.
+
+    Args:
+        extrapolation: as `beyond_data` returns it.
+        index: which of the flattened designs.
+    """
+    found = []
+    for name, factors in extrapolation.items():
+        factor = float(np.ravel(factors)[index])
+        if name == "ffn" and factor > 1.0:
+            low, high = FFN_RATIO_RANGE
+            found.append(
+                f"feed-forward ratio is {factor:.2g} times outside {low:g}-{high:g} "
+                "(two-matrix equivalent); its effect on loss is not priced"
+            )
+        elif factor > WARN_BEYOND:
+            what = "loss law" if name == "law" else f"{name} term"
+            found.append(f"the {what} is used {factor:.0f} times beyond its data")
+    return found

@@ -85,6 +85,21 @@ def test_law_file_is_not_replaced_silently(pilots: Path) -> None:
     assert run(pilots, "--seed", "1", "--force").exit_code == 0
 
 
+def test_default_file_is_rebuilt_from_the_same_pilots(
+    pilots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --output the law lands here, is rebuilt from the same pilots, never from others."""
+    monkeypatch.chdir(pilots.parent)
+    words = [str(pilots), "--replicates", "100"]
+    assert CliRunner().invoke(fit_law_command, words).exit_code == 0
+    assert CliRunner().invoke(fit_law_command, [*words, "--seed", "1"]).exit_code == 0
+    target = pilots.parent / "pilots.law.toml"
+    target.write_text("mine = true\n")
+    refused = CliRunner().invoke(fit_law_command, words)
+    assert refused.exit_code == 2
+    assert target.read_text() == "mine = true\n"
+
+
 def test_bits(pilots: Path) -> None:
     """Bits are refused with the way out, and converted when said."""
     rows = pilots.read_text().splitlines()

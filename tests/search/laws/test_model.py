@@ -179,6 +179,27 @@ def test_extrapolation(make_designs) -> None:
     assert out["ffn"][0] == 2.0
 
 
+def test_warnings_only_far_beyond(make_designs) -> None:
+    """Within 30 times the data nothing is said; beyond, and for odd feed-forward sizes, a line."""
+    assert FULL.warnings(make_designs(3e10, 6e11, ffn_ratio=4.0)) == []
+    far = FULL.warnings(make_designs(1.6e11, 3.2e12, ffn_ratio=16.0))
+    assert [line.split(" is ")[0] for line in far] == [
+        "the shape term",
+        "the batch term",
+        "feed-forward ratio",
+    ]
+
+
+def test_term_costs_have_intervals(make_designs) -> None:
+    """The interval of a term's cost holds its point value, and excludes 0 where it matters."""
+    design = make_designs(1e9, 2e11, num_layers=4.0, head_dim=40.0, global_batch_tokens=6e6)
+    model = LossModel(law=load_law(), unique_tokens=2e10)
+    costs = model.term_costs(design)
+    for name, (low, median, high) in model.term_cost_intervals(design).items():
+        assert 0 < low < median < high, name
+        assert low < costs[name] < high, name
+
+
 def test_interval_shape_and_order(make_designs) -> None:
     """Intervals keep the designs' shape, are ordered, and nest with the level."""
     designs = make_designs(np.geomspace(1e9, 1e11, 6).reshape(2, 3), 1e12)
