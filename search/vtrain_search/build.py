@@ -10,8 +10,10 @@ from vtrain.errors import UserInputError
 from vtrain_search.problem import DEFAULT_DEADLINE_S, Case, Offer, Problem
 
 if TYPE_CHECKING:
+    from vtrain.architecture import Architecture
     from vtrain.hardware import Cluster
     from vtrain_search.budget import Budget
+    from vtrain_search.pins import Pins
 
 DEFAULT_CLUSTER = "h100-sxm-80g"
 DEFAULT_STACK = "megatron-core-2025"
@@ -86,6 +88,7 @@ def build_problem(request: Request) -> Problem:
         from vtrain.formats import load_architecture
 
         fixed, own_length = load_architecture(request.arch)
+        _check_heads(fixed, pins)
     stack = load_stack(request.stack)
     for case in cases:
         for offer in case.offers:
@@ -103,6 +106,19 @@ def build_problem(request: Request) -> Problem:
         loss=LossModel(law=load_law(request.law or DEFAULT_LAW), unique_tokens=unique),
         **({"site": _site(request.site)} if request.site else {}),
     )
+
+
+def _check_heads(architecture: Architecture, pins: Pins) -> None:
+    """Refuse a pinned tensor-parallel degree that divides no heads of a fixed model."""
+    tp = pins.one("tp")
+    for field in ("num_attention_heads", "num_key_value_heads"):
+        heads = getattr(architecture, field)
+        if isinstance(tp, int) and heads % tp:
+            near = max(d for d in range(1, min(tp, heads) + 1) if heads % d == 0)
+            raise UserInputError(
+                f"tp={tp} must divide {field}={heads} of {architecture.name or 'the model'}",
+                hint=f"nearest valid: tp={near}",
+            )
 
 
 def _offer_cluster(name: str) -> tuple[str, Cluster]:

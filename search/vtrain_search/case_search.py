@@ -92,6 +92,7 @@ class CaseSearch:
         self._axes = scanned.axes
         self._encoding = Encoding(scanned.axes, categories=settings.sampler != "cmaes")
         self._warm = list(scanned.start)
+        self._ladder = list(scanned.ladder)
         self._study: optuna.Study = optuna.create_study(
             sampler=make_sampler(settings.sampler, seed=settings.seed, batch=0)
         )
@@ -128,6 +129,9 @@ class CaseSearch:
         if self._warm:
             points, self._warm = self._warm[:BATCH], self._warm[BATCH:]
             self._pending = [("warm", p, None) for p in points]
+        elif self._ladder and self.best is None:
+            points, self._ladder = self._ladder[:BATCH], self._ladder[BATCH:]
+            self._pending = [("ladder", p, None) for p in points]
         elif not self._axes:
             self._pending = []
         elif self._quiet < QUIET_BATCHES:
@@ -180,8 +184,8 @@ class CaseSearch:
                 self._quiet = QUIET_BATCHES
             else:
                 self._done = True
-        elif phase not in EXTRA_PHASES and not self._warm:
-            self._quiet = self._quiet + 1 if gain < MIN_GAIN and phase != "warm" else 0
+        elif phase == self._settings.sampler:
+            self._quiet = self._quiet + 1 if gain < MIN_GAIN else 0
 
     def _gain(self, before: Trial | None) -> float:
         if self.best is None or self.best is before:

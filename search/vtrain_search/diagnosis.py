@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vtrain.errors import InfeasibleError
 from vtrain.units import format_count, format_duration, format_usd
 from vtrain_search.evaluator import Evaluator, Outcome
+from vtrain_search.grid import CELLS_PER_BLOCK, CELLS_PER_OCTAVE, gpu_counts
+from vtrain_search.pins import Pins
 from vtrain_search.scan import scan
 from vtrain_search.space import MIN_PARAMETERS, Point
 
 if TYPE_CHECKING:
     from vtrain_search.driver import Found
-    from vtrain_search.problem import Case, Problem
+    from vtrain_search.problem import Case, Offer, Problem
 
 _DOUBLINGS = 24
-_HALVINGS = 7
+_HALVINGS = 6
+# Batches of 16 to 2,048 sequences: what the memory question is asked with.
+_BLOCKS = range(4 * CELLS_PER_OCTAVE // CELLS_PER_BLOCK, 11 * CELLS_PER_OCTAVE // CELLS_PER_BLOCK)
 
 
 def diagnose(problem: Problem, found: Found) -> InfeasibleError:
@@ -28,13 +32,12 @@ def diagnose(problem: Problem, found: Found) -> InfeasibleError:
         found: a search in which no case has a feasible design.
     """
     case, search = problem.cases[0], found.searches[0]
-    reasons = Counter(t.outcome.reason for t in search.trials)
-    nearest = min((t for t in search.trials), key=lambda t: t.outcome.violation)
+    nearest = min(search.trials, key=lambda t: t.outcome.violation)
     points = _small_points(problem, nearest.point)
-    reason = nearest.outcome.reason or reasons.most_common(1)[0][0]
-    fix = _nearest_fix(problem, case, points)
-    return InfeasibleError(f"no feasible design for {case.label}: {_rule(problem, case, reason)}",
-                           hint=fix)  # fmt: skip
+    return InfeasibleError(
+        f"no feasible design for {case.label}: {_rule(problem, case, nearest.outcome.reason)}",
+        hint=_nearest_fix(problem, case, points, nearest.outcome.reason),
+    )
 
 
 def _small_points(problem: Problem, nearest: Point) -> list[Point]:
@@ -43,24 +46,26 @@ def _small_points(problem: Problem, nearest: Point) -> list[Point]:
     if space.fixed is not None:
         return [nearest]
     sizes = []
-    for width in space.hidden_size[:12]:
-        for layers in space.layers[:24]:
+    for width in space.hidden_size[:3]:
+        for layers in space.layers[:12]:
             point = space.point(hidden_size=float(width), layers=float(layers))
             if space.is_valid(point):
-                size = space.architecture(point).parameters
-                if size <= 2 * MIN_PARAMETERS or not sizes:
-                    sizes.append((size, point))
+                sizes.append((max(space.architecture(point).parameters, MIN_PARAMETERS), point))
     return [nearest, *(p for _, p in sorted(sizes)[:3])]
 
 
 def _rule(problem: Problem, case: Case, reason: str) -> str:
     gpus = max(case.gpu_limit(offer) for offer in case.offers)
     names = ", ".join(dict.fromkeys(offer.name for offer in case.offers))
+    keys = [*problem.pins.exact, *problem.pins.ranges]
+    pinned = f" with {', '.join(keys)} pinned" if keys else ""
     return {
-        "memory": f"no plan fits into the memory of up to {gpus:,} GPUs of {names}",
-        "no valid plan": f"no plan divides the model over up to {gpus:,} GPUs of {names} "
-        "under the pinned dimensions",
-        "steps": f"fewer than {problem.min_steps:,} optimizer steps are affordable",
+        "memory": f"no plan fits into the memory of the GPUs that the budget and the limit of "
+        f"{gpus:,} GPUs allow on {names}",
+        "no valid plan": f"no plan divides the model over the GPUs of {names} that the budget and "
+        f"the deadline ask for{pinned}",
+        "steps": f"fewer than {problem.min_steps:,} optimizer steps are affordable in "
+        f"{format_duration(case.deadline_s)}",
         "tokens a parameter": f"fewer than {problem.min_tokens_per_parameter:g} token a parameter "
         "is affordable",
         "budget or deadline": "the pinned tokens cost more than the budget, or take longer than "
@@ -70,61 +75,93 @@ def _rule(problem: Problem, case: Case, reason: str) -> str:
     }.get(reason, reason)
 
 
-def _nearest_fix(problem: Problem, case: Case, points: list[Point]) -> str:
+def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str) -> str:
     """Return the smallest change of one limit that makes something feasible."""
-    label, changed = _smallest_budget(problem, case, points)
-    if changed is not None:
-        return f"the smallest budget that works is about {label}"
-    more_gpus = replace(case, max_gpus=1 << 30)
-    if case.max_gpus < 1 << 30 and (outcome := _try(problem, more_gpus, points)) is not None:
-        return f"{outcome.row['gpus']:,} GPUs would be enough"
-    longer = replace(case, deadline_s=case.deadline_s * 64.0)
-    if (outcome := _try(problem, longer, points)) is not None:
-        return f"a deadline of {format_duration(outcome.row['wall_s'])} would be enough"
+    if reason == "memory" and (fix := _enough_gpus(problem, case, points[0])):
+        return fix
+    name = next((n for n in ("usd", "gpu_hours", "flop") if getattr(case, n) is not None), None)
+    longer = _smallest(
+        lambda f: _works(problem, replace(case, deadline_s=case.deadline_s * f), points)
+    )
+    if name is not None:
+        amount = float(getattr(case, name))
+        more = _smallest(lambda f: _works(problem, replace(case, **{name: amount * f}), points))
+        if more is not None and (longer is None or more <= longer):
+            value = amount * more
+            text = {
+                "usd": format_usd(value),
+                "gpu_hours": f"{format_count(value)} GPU-h",
+                "flop": f"{value:.2e} FLOP",
+            }[name]
+            return f"the smallest budget that works is about {text}"
+    if longer is not None:
+        return f"a deadline of {format_duration(case.deadline_s * longer)} would be enough"
     if problem.space.fixed is not None:
-        return "use more GPUs, GPUs with more memory, or a smaller model"
+        return "choose GPUs with more memory, or a smaller model"
     return "relax --fix, --range, --max-gpus or the deadline"
 
 
-def _smallest_budget(
-    problem: Problem, case: Case, points: list[Point]
-) -> tuple[str, Case | None]:
-    """Bisect for the smallest budget of the same kind under which a point is feasible."""
-    name = next((n for n in ("usd", "gpu_hours", "flop") if getattr(case, n) is not None), None)
-    if name is None:
-        return "", None
-    amount = float(getattr(case, name))
-
-    def works(factor: float) -> bool:
-        return _try(problem, replace(case, **{name: amount * factor}), points) is not None
-
+def _smallest(works: Callable[[float], bool]) -> float | None:
+    """Return about the smallest factor above 1 that works, None when no power of two does."""
     high = 1.0
     for _ in range(_DOUBLINGS):
         high *= 2.0
         if works(high):
             break
     else:
-        return "", None
+        return None
     low = high / 2.0
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
         low, high = (low, middle) if works(middle) else (middle, high)
-    value = amount * high
-    text = {
-        "usd": format_usd(value),
-        "gpu_hours": f"{format_count(value)} GPU-h",
-        "flop": f"{value:.2e} FLOP",
-    }[name]
-    return text, replace(case, **{name: value})
+    return high
 
 
-def _try(problem: Problem, case: Case, points: list[Point]) -> Outcome | None:
-    """Return a feasible outcome of any of the points, or of the scan's first, else None."""
+def _works(problem: Problem, case: Case, points: list[Point]) -> bool:
+    """Return whether any of the points, or the scan's first, is feasible under a changed case."""
     changed = replace(problem, cases=(case,))
     evaluator = Evaluator(changed)
     start = scan(changed, case, points=1).start
+    found: list[Outcome] = []
     for point in dict.fromkeys([*points, *start]):
-        outcome = evaluator.outcome(point, case)
-        if outcome.feasible:
-            return outcome
-    return None
+        found.append(evaluator.outcome(point, case))
+        if found[-1].feasible:
+            return True
+    return False
+
+
+def _enough_gpus(problem: Problem, case: Case, point: Point) -> str:
+    """Return the smallest number of GPUs whose memory holds the model, in words."""
+    for offer in case.offers:
+        count = _smallest_count(problem, offer, point)
+        if count is not None:
+            if count > case.gpu_limit(offer):
+                return f"at least {count:,} GPUs of {offer.name} are needed to hold this model"
+            return (
+                f"{count:,} GPUs of {offer.name} would hold this model: raise the budget or "
+                "choose a smaller model"
+            )
+    names = ", ".join(offer.name for offer in case.offers)
+    return f"no number of GPUs of {names} holds this model: choose GPUs with more memory"
+
+
+def _smallest_count(problem: Problem, offer: Offer, point: Point) -> int | None:
+    """Gallop, then bisect over the GPU counts of a cluster; memory only falls with more GPUs."""
+    free = replace(problem, pins=Pins(exact={
+        k: v for k, v in problem.pins.exact.items() if k not in ("gpus", "global_batch_size")
+    }))  # fmt: skip
+    table = Evaluator(free).table(point, offer)
+    counts = gpu_counts(offer.cluster, max_gpus=offer.cluster.max_gpus, pins=free.pins)
+
+    def holds(position: int) -> bool:
+        return len(table.window([int(counts[position])], _BLOCKS)) > 0
+
+    low, high = -1, 0
+    while not holds(high):
+        if high == len(counts) - 1:
+            return None
+        low, high = high, min(len(counts) - 1, 2 * high + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return int(counts[high])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from vtrain_search.case_search import CaseSearch, Settings, Trial
 from vtrain_search.evaluator import Outcome, Task
 from vtrain_search.objective import designs_of
+from vtrain_search.samplers import quiet_optuna
 from vtrain_search.scan import points_of_size
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def search(
         timeout_s: stop after so many seconds with what there is.
         on_progress: called while the search runs.
     """
+    quiet_optuna()
     runner = _Runner(problem, executor, recorder, timeout_s, on_progress)
     searches = tuple(
         CaseSearch(problem, case, settings, share_of=share_of(problem)) for case in problem.cases

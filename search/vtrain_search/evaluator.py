@@ -78,9 +78,10 @@ class Evaluator:
 
     def scored(self, point: Point, case: Case, offer: Offer, *, wide: bool = False) -> Scored:
         """Return the scored window of one architecture, for reports that want more."""
-        return search_window(self._problem, case, offer, self._table(point, offer), wide=wide)
+        return search_window(self._problem, case, offer, self.table(point, offer), wide=wide)
 
-    def _table(self, point: Point, offer: Offer) -> ArchitectureTable:
+    def table(self, point: Point, offer: Offer) -> ArchitectureTable:
+        """Return the (cached) table of one architecture on one offer's cluster."""
         key = (point, offer.name)
         table = self._tables.get(key)
         if table is None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from vtrain.enumeration import enumerate_plans
 from vtrain.estimate import estimate
+from vtrain.memory import memory_limit_bytes
 from vtrain.plan import PlanTable, concatenate
 from vtrain.site import SHIPPED, SiteFactors
 from vtrain_search.grid import CELLS_PER_BLOCK, cell_batch, cell_of, plan_space
@@ -115,6 +116,9 @@ class ArchitectureTable:
                 gpus.append(count)
                 targets.append(batch)
                 owner.append(position)
+        if not gpus:
+            self._blocks.update(dict.fromkeys(keys, self._nothing()))
+            return
         plans, pair = enumerate_plans(
             self.architecture,
             self._cluster,
@@ -126,14 +130,14 @@ class ArchitectureTable:
         )
         keep = self._in_cell(plans, np.array(targets, dtype=np.int64)[pair])
         plans, pair = plans.take(keep), pair[keep]
+        if np.any(np.diff(pair) < 0):
+            order = np.argsort(pair, kind="stable")
+            plans, pair = plans.take(order), pair[order]
         found = estimate(
             self.architecture, self._cluster, self._stack, plans,
             seq_length=self._seq_length, site=self._site,
         )  # fmt: skip
-        order = _order(pair, found.fits, found.step_time_s, plans)
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = np.diff(pair[order]) != 0
-        leaders = order[first]
+        leaders = _leaders(pair, found.fits, found.step_time_s, plans)
         block_of_row = np.array(owner, dtype=np.int64)[pair]
         block_of_leader = block_of_row[leaders]
         over = np.full(len(keys), np.inf)
@@ -142,7 +146,6 @@ class ArchitectureTable:
         fit = np.bincount(block_of_row[found.fits], minlength=len(keys))
         for position, key in enumerate(keys):
             rows = leaders[block_of_leader == position]
-            rows = rows[found.fits[rows]]
             self._blocks[key] = Cells(
                 plans=plans.take(rows),
                 step_time_s=found.step_time_s[rows],
@@ -153,6 +156,15 @@ class ArchitectureTable:
                 mem_over_limit=float(over[position]),
                 mem_limit_bytes=float(found.mem_limit_bytes),
             )
+
+    def _nothing(self) -> Cells:
+        """Return a block without rows."""
+        none = np.empty(0)
+        return Cells(
+            plans=PlanTable.from_plans([]), step_time_s=none, mem_peak_bytes=none, mfu=none,
+            plans_seen=0, plans_fit=0, mem_over_limit=float(np.inf),
+            mem_limit_bytes=memory_limit_bytes(self._cluster.device.memory_bytes, self._stack),
+        )  # fmt: skip
 
     def _batches(self, block: int) -> list[int]:
         """Return the target batches of a block; small batches share a cell and appear once."""
@@ -178,17 +190,26 @@ class ArchitectureTable:
         return np.asarray(keep)
 
 
-def _order(
+def _leaders(
     pair: IntArray, fits: NDArray[np.bool_], step_time_s: FloatArray, plans: PlanTable
 ) -> IntArray:
-    """Sort rows so that the first of each pair is its best: fits, fastest a sequence, simplest.
+    """Return the best row of each pair that has one that fits: fastest a sequence, simplest.
 
     Times are rounded before they are compared, so that the last bit of a sum never decides; equal
-    ones are ordered by the plan itself.
+    ones are ordered by the plan itself. Rows of one pair stand together.
     """
-    per_sequence = round_relative(step_time_s / plans.global_batch_size)
-    ties = [getattr(plans, f.name) for f in fields(PlanTable)]
-    return np.lexsort((*reversed(ties), per_sequence, ~fits, pair))
+    usable = np.flatnonzero(fits)
+    if not len(usable):
+        return usable
+    owner = pair[usable]
+    per_sequence = round_relative(step_time_s[usable] / plans.global_batch_size[usable])
+    starts = np.flatnonzero(np.diff(owner, prepend=owner[0] - 1))
+    fastest = np.minimum.reduceat(per_sequence, starts)
+    lengths = np.diff(np.append(starts, len(owner)))
+    equal = usable[per_sequence == np.repeat(fastest, lengths)]
+    ties = [getattr(plans, f.name)[equal] for f in fields(PlanTable)]
+    order = equal[np.lexsort((*reversed(ties), pair[equal]))]
+    return order[np.diff(pair[order], prepend=-1) != 0]
 
 
 def _merge(parts: Sequence[Cells]) -> Cells:

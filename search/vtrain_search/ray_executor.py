@@ -22,7 +22,7 @@ _OBJECT_STORE_BYTES = 100 * 2**20
 _WAIT_S = 0.5
 _MAX_DEATHS = 5
 """Workers that may die over one task before the task is blamed."""
-_LOCAL_ENVIRONMENT = {
+LOCAL_ENVIRONMENT = {
     # Token authentication writes to HOME and fails where HOME is read-only; a private Ray listens
     # to this machine only.
     "RAY_AUTH_MODE": "disabled",
@@ -40,8 +40,8 @@ class _Worker:
     def __init__(self, problem: Problem) -> None:
         self._evaluator = Evaluator(problem)
 
-    def ready(self) -> bool:
-        return True
+    def pid(self) -> int:
+        return os.getpid()
 
     def evaluate(self, task: Task) -> tuple[Outcome, ...]:
         return self._evaluator.evaluate(task)
@@ -54,7 +54,12 @@ class RayExecutor:
     """
 
     def __init__(
-        self, problem: Problem, *, workers: int | None = None, address: str | None = None
+        self,
+        problem: Problem,
+        *,
+        workers: int | None = None,
+        address: str | None = None,
+        attached: bool = False,
     ) -> None:
         """Start a private Ray, or join a cluster.
 
@@ -63,20 +68,23 @@ class RayExecutor:
             workers: actors at most; None takes every CPU of the cluster.
             address: cluster to join; it is neither started nor stopped. None starts a private Ray
                 with `workers` CPUs on this machine.
+            attached: this process is connected to Ray already and stays so.
 
         Raises:
             UserInputError: when the cluster cannot be reached.
         """
-        if address is None:
-            for name, value in _LOCAL_ENVIRONMENT.items():
+        self._owns_connection = not attached
+        if address is None and not attached:
+            for name, value in LOCAL_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
         import ray
 
         self._ray: Any = ray
         self._limit = workers
-        self._joined = address is not None
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        if address is None:
+        if attached:
+            pass
+        elif address is None:
             ray.init(
                 address="local",
                 num_cpus=workers or os.cpu_count() or 1,
@@ -98,6 +106,7 @@ class RayExecutor:
         self._worker_class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
         self._starting: dict[Any, Any] = {}
         self._idle: list[Any] = []
+        self._pids: list[int] = []
         self._adjust()
 
     @property
@@ -105,6 +114,10 @@ class RayExecutor:
         """Actors wanted: one a CPU, at most the limit."""
         cpus = int(self._ray.cluster_resources().get("CPU", 0))
         return max(1, cpus if self._limit is None else min(self._limit, cpus))
+
+    def worker_pids(self) -> tuple[int, ...]:
+        """Return the process ids of every worker that ever got ready, oldest first."""
+        return tuple(self._pids)
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, tuple[Outcome, ...]]]:
         """Yield (position, outcomes) as tasks finish; tasks of dead workers are given again.
@@ -151,13 +164,14 @@ class RayExecutor:
                         yield position, value
                     else:
                         self._idle.append(self._starting.pop(ref))
+                        self._pids.append(value)
         finally:
             # A round given up (timeout, Ctrl-C) leaves actors busy: drop them, not their answers.
             for actor, _ in running.values():
                 self._ray.kill(actor)
 
     def close(self) -> None:
-        """End the actors; end Ray only if this executor started it."""
+        """End the actors; leave Ray, or end it if this executor started it."""
         ray = self._ray
         if not ray.is_initialized():
             return
@@ -165,10 +179,11 @@ class RayExecutor:
             for actor in [*self._idle, *self._starting.values()]:
                 ray.kill(actor)
         self._idle, self._starting = [], {}
-        ray.shutdown()
+        if self._owns_connection:
+            ray.shutdown()
 
     def _adjust(self, busy: int = 0) -> None:
         """Start actors until there is one a CPU, counting those that run or start."""
         for _ in range(self.workers - busy - len(self._idle) - len(self._starting)):
             actor = self._worker_class.remote(self._problem_ref)
-            self._starting[actor.ready.remote()] = actor
+            self._starting[actor.pid.remote()] = actor

@@ -15,7 +15,7 @@ import numpy as np
 
 from vtrain_search.laws import Designs, critical_batch_tokens
 from vtrain_search.space import Axis, Point, parameters_non_embedding
-from vtrain_search.window import TYPICAL_MFU, usable_gpu_hours
+from vtrain_search.window import TYPICAL_MFU, peak_flops, usable_gpu_hours
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,10 +37,12 @@ class Scan:
     Attributes:
         axes: the sampler's dimensions, cut to the promising box.
         start: starting points, the most promising first, spread over size and aspect.
+        ladder: ever smaller models, for a budget under which no starting point is feasible.
     """
 
     axes: tuple[Axis, ...]
     start: tuple[Point, ...]
+    ladder: tuple[Point, ...] = ()
 
 
 def grid_points(problem: Problem, case: Case, *, share: float) -> tuple[Point, ...]:
@@ -111,7 +113,8 @@ def scan(problem: Problem, case: Case, *, points: int) -> Scan:
         low, high = limits.get(axis.name, (0, len(axis.values) - 1))
         axes.append(Axis(axis.name, axis.values[low : high + 1]))
     start = _spread(problem, share, parameters, points)
-    return Scan(axes=tuple(a for a in axes if len(a.values) > 1), start=start)
+    ladder = _ladder(problem, share, parameters)
+    return Scan(axes=tuple(a for a in axes if len(a.values) > 1), start=start, ladder=ladder)
 
 
 def _shares(
@@ -129,10 +132,9 @@ def _shares(
     parameters = own + 2.0 * space.vocab_size * widths
     tokens = np.zeros_like(flops)
     for offer in case.offers:
-        peak = offer.cluster.device.peak_flops[problem.stack.precision]
         # `usable_gpu_hours` depends on the model only where tokens are fixed.
         hours = usable_gpu_hours(problem, case, offer, float(np.median(flops)))
-        bought = TYPICAL_MFU * peak * hours * 3600.0 / flops
+        bought = TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
         if case.flop is not None:
             bought = np.minimum(bought, case.flop / flops)
         tokens = np.maximum(tokens, np.broadcast_to(bought, flops.shape))
@@ -156,6 +158,23 @@ def _shares(
     return np.asarray((loss - loss[best]) / slope), parameters
 
 
+def _ladder(problem: Problem, share: FloatArray, parameters: FloatArray) -> tuple[Point, ...]:
+    """Return the best-shaped model of each half octave of size below the optimum."""
+    best = parameters.ravel()[int(np.argmin(share))]
+    found: list[Point] = []
+    size = best / 2.0
+    while size >= parameters.min() / 1.2:
+        near = np.abs(np.log(parameters / size)) <= np.log(2.0) / 2.0
+        found += _spread(problem, np.where(near, share, np.inf), parameters, 1)
+        size /= 2.0
+    smallest = problem.space.point(
+        hidden_size=float(problem.space.hidden_size[0]), layers=float(problem.space.layers[0])
+    )
+    if problem.space.is_valid(smallest):
+        found.append(smallest)
+    return tuple(dict.fromkeys(found))
+
+
 def _spread(
     problem: Problem, share: FloatArray, parameters: FloatArray, points: int
 ) -> tuple[Point, ...]:
@@ -170,6 +189,8 @@ def _spread(
         pool = np.flatnonzero(np.isfinite(share).ravel())
         order = pool[np.argsort(share.ravel()[pool], kind="stable")]
         good = np.concatenate([good, order[~np.isin(order, good)][: points - len(good)]])
+    if not len(good):
+        return ()
     size = np.log(np.broadcast_to(parameters, share.shape).ravel()[good])
     aspect = np.log(np.broadcast_to(widths[:, None] / depths[None, :], share.shape).ravel()[good])
     place = np.stack([size / 2.0, aspect / 3.0])

@@ -207,7 +207,7 @@ def trials_csv(labels: Sequence[str], trials: Sequence[Sequence[Trial]]) -> str:
         labels: one label a case.
         trials: told trials, by case.
     """
-    head = ["budget", "batch", "position", "phase", "feasible", "reason", "plans", "plans_fit"]
+    head = ["budget", "batch", "trial", "phase", "feasible", "reason", "plans", "plans_fit"]
     keys: dict[str, None] = {}
     for of_case in trials:
         for trial in of_case:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vtrain.operators.workload import device_precision
 from vtrain_search.grid import CELLS_PER_BLOCK, cell_of, gpu_counts
 from vtrain_search.laws import critical_batch_tokens
 from vtrain_search.objective import Scored, score
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 TYPICAL_MFU = 0.45
 """Middle of the 36-54 % that tuned public recipes measure; only says where to look first."""
-_COUNTS_ABOVE = 3
+# Three GPU counts around the one that spends the budget in time, and two octaves of batches from
+# half an octave below the critical one: measured to hold nine best rows in ten off the edge, and
+# grown for the tenth. Growing costs a second call of the simulator, whose cost is mostly fixed.
+_COUNTS_ABOVE = 1
 _BLOCKS_BELOW, _BLOCKS_ABOVE = 1, 2
 _ROUNDS = 16
 _JUMP, _JUMPS = 3.0, 2
@@ -35,6 +39,12 @@ class _Window:
     jumps: int = 0
 
 
+def peak_flops(problem: Problem, offer: Offer) -> float:
+    """Return the dense peak (FLOP/s a GPU) of the precision in which training would run."""
+    device = offer.cluster.device
+    return float(device.peak_flops[device_precision(offer.cluster, problem.stack)])
+
+
 def usable_gpu_hours(problem: Problem, case: Case, offer: Offer, flops_per_token: float) -> float:
     """Return the GPU-hours a case can spend: its budget, or what cap and deadline leave of it.
 
@@ -45,7 +55,7 @@ def usable_gpu_hours(problem: Problem, case: Case, offer: Offer, flops_per_token
         flops_per_token: model FLOPs of one token, for budgets stated in FLOPs or tokens.
     """
     hours = case.affordable_gpu_hours(offer)
-    rate = TYPICAL_MFU * offer.cluster.device.peak_flops[problem.stack.precision] * 3600.0
+    rate = TYPICAL_MFU * peak_flops(problem, offer) * 3600.0
     if case.flop is not None:
         hours = min(hours, case.flop / rate)
     if case.tokens is not None:
@@ -98,8 +108,7 @@ def _start(
 ) -> _Window:
     full = hours * 3600.0 / case.deadline_s
     first = min(int(np.searchsorted(counts, full * (1.0 - 1e-9))), len(counts) - 1)
-    peak = offer.cluster.device.peak_flops[problem.stack.precision]
-    tokens = case.tokens or TYPICAL_MFU * peak * hours * 3600.0 / flops
+    tokens = case.tokens or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
     batch = critical_batch_tokens(np.float64(max(tokens, 1.0))) / problem.seq_length
     if "global_batch_size" in problem.pins.exact:
         cells = cell_of(np.array(problem.pins.exact["global_batch_size"], dtype=np.int64))

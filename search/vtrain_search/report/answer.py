@@ -171,8 +171,6 @@ def _warnings(
     ratio = best["tokens"] / best["parameters"]
     if ratio > 300.0:
         found.append(f"{ratio:,.0f} tokens a parameter: far from the law's data")
-    if best["mem_peak_bytes"] > 0.97 * best["mem_limit_bytes"]:
-        found.append("memory is within 3 % of the limit")
     if problem.loss.law.unit != "nats/token" and "nat" not in problem.loss.law.unit:
         found.append(f"loss is in {problem.loss.law.unit}")
     return found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from vtrain_search.report.answer import Answer
 
-_LEAST_WIDTH = 120
+_LEAST_WIDTH = 130
 _TIES_SHOWN = 3
 
 
