@@ -26,15 +26,12 @@ class HostCost:
         floor_tp_s: the same where tensor parallelism adds collectives to every layer.
         floor_tp_pp_s: the same by tp where pipeline groups cross nodes as well, as (tp, seconds)
             pairs in rising tp; values between are taken from the next smaller tp.
-        gap_s: seconds a layer and micro-batch in which the device waits whatever its work (engines
-            that synchronise at every layer), forward and backward together.
         step_s: seconds of every step that depend on nothing (logging, data, optimizer launches).
     """
 
     floor_s: float = 0.0
     floor_tp_s: float = 0.0
     floor_tp_pp_s: tuple[tuple[int, float], ...] = ()
-    gap_s: float = 0.0
     step_s: float = 0.0
 
 
@@ -225,6 +222,8 @@ class Stack:
         fused_activation: activation (and gate product) run as one fused kernel.
         fused_rope: rotary embedding runs as one fused kernel.
         dropout: residual and attention dropout are on.
+        checkpoint_bytes_per_s: rate at which the kept inputs of fully recomputed layers leave the
+            device and return, nothing hidden; 0 where they stay.
         score_traffic: traffic of softmax and dropout of unfused attention over the least it takes
             (each operand read or written once).
         power_relief: rate of power-limited products inside a step over their rate back to back;
@@ -274,6 +273,7 @@ class Stack:
     fused_activation: bool = True
     fused_rope: bool = True
     dropout: bool = False
+    checkpoint_bytes_per_s: float = 0.0
     score_traffic: float = 1.0
     power_relief: float = 1.08
     loss_traffic_bytes_per_logit: float = 16.0

@@ -123,10 +123,9 @@ def stage_costs(
             pp=np.minimum(pp, 2.0), dp=reach / (tp * cp),
         )  # fmt: skip
 
-    gap = stack.host.gap_s * site.host
     return StageCosts(
-        layer_forward_s=forward * stretch + gap / 3.0,
-        layer_backward_s=backward * stretch + gap * (2.0 / 3.0),
+        layer_forward_s=forward * stretch,
+        layer_backward_s=backward * stretch,
         layer_weight_gradient_s=cost["layer_weight_gradient"] * stretch,
         layer_accumulation_s=accumulation_seconds_per_parameter(cluster, stack, site)
         * (architecture.parameters_per_layer / tp),

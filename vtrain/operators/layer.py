@@ -93,6 +93,7 @@ def layer_costs(work: Workload) -> LayerCosts:
     recompute = np.zeros_like(forward)
     if work.structure.recompute == "full":
         recompute = forward + attention_forward + memory_forward + communication + cp_forward
+        recompute = recompute + _checkpoint(work)
     elif work.structure.recompute == "selective":
         recompute = _selective(work, forward, attention_forward + cp_forward, memory_forward)
     return LayerCosts(
@@ -107,6 +108,15 @@ def layer_costs(work: Workload) -> LayerCosts:
         backward_communication_s=communication + cp_backward,
         recompute_s=recompute,
     )
+
+
+def _checkpoint(work: Workload) -> Array:
+    """Seconds of moving the kept input of a layer off the device and back, half precision."""
+    rate = work.stack.checkpoint_bytes_per_s
+    if rate <= 0.0:
+        return np.zeros_like(work.tp)
+    bytes_ = 2.0 * work.tokens_between_blocks * work.architecture.hidden_size
+    return bytes_ * (work.site.host / rate)
 
 
 def _selective(work: Workload, matrix: Array, attention: Array, memory: Array) -> Array:
