@@ -98,7 +98,7 @@ class PilotFit:
             citation="fitted by vtrain-search fit-law",
             verification="own measurements",
         )
-        return AdditiveLaw(facts, lambda: draws)
+        return AdditiveLaw(facts, draws)
 
 
 def fit_pilots(

@@ -16,10 +16,10 @@ FORMULA = "L = E + A/N^alpha + B/D^beta"
 class AdditiveLaw(LossLaw):
     """Chinchilla's third approach: irreducible loss plus a power of size and one of data."""
 
-    def __init__(self, facts: LawFacts, load_draws: Callable[[], Draws]) -> None:
-        """Keep the facts; `load_draws` is called only when an interval is asked for."""
+    def __init__(self, facts: LawFacts, draws: Draws | Callable[[], Draws]) -> None:
+        """Keep the facts, and the draws or the function that reads them when first asked for."""
         self.facts = facts
-        self._load_draws = load_draws
+        self._draws = draws
 
     def coefficients(self) -> Coefficients:
         """Return ln E, ln A, ln B, alpha, beta of the point estimate."""
@@ -41,7 +41,7 @@ class AdditiveLaw(LossLaw):
 
     def draws(self) -> Draws:
         """Return the joint draws of ln E, ln A, ln B, alpha, beta."""
-        return self._load_draws()
+        return self._draws if isinstance(self._draws, Draws) else self._draws()
 
     def optimal_allocation(self, compute_flop: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return compute-optimal N and D for C = 6ND (Hoffmann et al. 2022, equation 4)."""

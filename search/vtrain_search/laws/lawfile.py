@@ -105,7 +105,7 @@ def read_law(path: Path) -> AdditiveLaw:
     if len(sizes) != 1 or not finite or columns["ln_E"].ndim != 1 or columns["ln_E"].size == 0:
         raise UserInputError(f"law file {path}: draws must be finite columns of one length")
     draws = Draws(columns=columns, provenance=provenance)
-    return AdditiveLaw(facts, lambda: draws)
+    return AdditiveLaw(facts, draws)
 
 
 def _pair(values: list[float]) -> tuple[float, float]:
