@@ -64,6 +64,7 @@ def build_problem(request: Request) -> Problem:
     Raises:
         UserInputError: with the rule, the value and the nearest valid choice.
     """
+    from vtrain.cli_options import read_site
     from vtrain.presets import load_stack
     from vtrain.units import parse_count, parse_duration_s
     from vtrain_search.budget import parse_budgets
@@ -104,7 +105,7 @@ def build_problem(request: Request) -> Problem:
         space=outer_space(pins, vocab_size=request.vocab_size, fixed=fixed),
         pins=pins,
         loss=LossModel(law=load_law(request.law or DEFAULT_LAW), unique_tokens=unique),
-        **({"site": _site(request.site)} if request.site else {}),
+        site=read_site(request.site or None),
     )
 
 
@@ -211,9 +212,3 @@ def _offer(name: str, cluster: Cluster, prices: dict[str, float], budget: Budget
         entry = default_price(cluster.name)
         price, source = entry.usd_per_gpu_hour, entry.describe()
     return Offer(name=name, cluster=cluster, price_usd_per_gpu_hour=price, price_source=source)
-
-
-def _site(path: str) -> object:
-    from vtrain.calibrate import load_site
-
-    return load_site(path)

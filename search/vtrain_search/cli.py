@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
+from click.core import ParameterSource
 
 from vtrain import __version__
 from vtrain.cli import run
@@ -34,7 +35,7 @@ class _LateCommand(click.RichCommand):
     """A name and a line of help; becomes the real command when it is run."""
 
     def __init__(self, name: str, module: str, attribute: str, text: str) -> None:
-        super().__init__(name, help=text)
+        super().__init__(name=name, help=text)
         self._module = module
         self._attribute = attribute
 
@@ -79,7 +80,7 @@ class SearchGroup(click.RichGroup):
               help="Tokens of a sequence. [default: 4096]")  # fmt: skip
 @click.option("--vocab-size", type=click.IntRange(min=1), default=128_256, show_default=True,
               metavar="N", help="Vocabulary before padding.")  # fmt: skip
-@click.option("--unique-tokens", default="", metavar="N", help="Distinct training tokens there are.")
+@click.option("--unique-tokens", default="", metavar="N", help="Distinct training tokens.")
 @click.option("--arch", default="", metavar="NAME|FILE",
               help="A fixed model (name, config.json): search only how to train it.")  # fmt: skip
 @click.option("--fix", "fixed", multiple=True, metavar="KEY=VALUE",
@@ -99,7 +100,7 @@ class SearchGroup(click.RichGroup):
               help="Seed; the same seed gives the same bytes.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1), metavar="N",
               help="Architectures tried for one budget at most. [default: 400]")  # fmt: skip
-@click.option("--timeout", metavar="TIME", default="", help="Stop after so long with what there is.")
+@click.option("--timeout", metavar="TIME", default="", help="Stop after so long, keep the rest.")
 @click.option("--workers", default="auto", show_default=True, metavar="N|auto",
               help="Processes that evaluate; 1 never starts Ray.")  # fmt: skip
 @click.option("--ray-address", metavar="ADDRESS", help="Join this Ray cluster, never stop it.")
@@ -126,7 +127,7 @@ def cli(ctx: click.Context, /, **options: Any) -> int:
 
     given = {
         name for name in options
-        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     }  # fmt: skip
     return search_from_options(options, given)
 

@@ -85,7 +85,7 @@ def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str)
     )
     if name is not None:
         amount = float(getattr(case, name))
-        more = _smallest(lambda f: _works(problem, replace(case, **{name: amount * f}), points))
+        more = _smallest(lambda f: _works(problem, _with(case, name, amount * f), points))
         if more is not None and (longer is None or more <= longer):
             value = amount * more
             text = {
@@ -99,6 +99,13 @@ def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str)
     if problem.space.fixed is not None:
         return "choose GPUs with more memory, or a smaller model"
     return "relax --fix, --range, --max-gpus or the deadline"
+
+
+def _with(case: Case, name: str, amount: float) -> Case:
+    """Return the case with another budget of the same kind."""
+    if name == "usd":
+        return replace(case, usd=amount)
+    return replace(case, gpu_hours=amount) if name == "gpu_hours" else replace(case, flop=amount)
 
 
 def _smallest(works: Callable[[float], bool]) -> float | None:

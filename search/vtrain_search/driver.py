@@ -148,8 +148,8 @@ def share_of(problem: Problem) -> Callable[[Outcome, Outcome], float]:
         design = Design.from_row(better.row)
         designs = designs_of(
             design.architecture,
-            tokens=float(design.tokens or 1),  # type: ignore[arg-type]
-            batch=float(design.plan.global_batch_size),  # type: ignore[arg-type]
+            tokens=float(design.tokens or 1),
+            batch=float(design.plan.global_batch_size),
             seq_length=design.seq_length,
         )
         slope = float(-problem.loss.dloss_dlntokens(designs))

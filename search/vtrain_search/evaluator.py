@@ -110,10 +110,9 @@ class Evaluator:
 
     def _with_offer(self, scored: Scored, point: Point, case: Case, offer: Offer) -> Outcome:
         problem, cells = self._problem, scored.cells
-        counts = {"plans": cells.plans_seen, "plans_fit": cells.plans_fit}
         architecture = problem.space.architecture(point)
         if scored.best is None:
-            return _infeasible(problem, scored, architecture.parameters, counts)
+            return _infeasible(problem, scored, architecture.parameters)
         i = scored.best
         run = scored.run
         design = Design(
@@ -140,19 +139,19 @@ class Evaluator:
             "cost_usd": float(run.cost_usd[i]),
             "unspent_usd": float(run.unspent_usd[i]),
         }
-        return Outcome(loss=float(scored.loss[i]), row=row, **counts)
+        return Outcome(
+            loss=float(scored.loss[i]), row=row, plans=cells.plans_seen, plans_fit=cells.plans_fit
+        )
 
 
-def _infeasible(
-    problem: Problem, scored: Scored, parameters: int, counts: dict[str, int]
-) -> Outcome:
+def _infeasible(problem: Problem, scored: Scored, parameters: int) -> Outcome:
     """Name the limit that came closest to being kept and how far it was missed."""
     cells, run = scored.cells, scored.run
     if len(cells) == 0:
         over = cells.mem_over_limit
         reason = "memory" if np.isfinite(over) else "no valid plan"
-        violation = 20.0 + (np.log(max(over, 1.0)) if np.isfinite(over) else 20.0)
-        return Outcome(loss=np.inf, reason=reason, violation=float(violation), **counts)
+        violation = 20.0 + (float(np.log(max(over, 1.0))) if np.isfinite(over) else 20.0)
+        return _nothing(scored, reason, violation)
     floors = {
         "steps": problem.min_steps / np.maximum(run.steps, 0.5),
         "tokens a parameter": problem.min_tokens_per_parameter
@@ -165,4 +164,12 @@ def _infeasible(
     row = int(np.argmin(worst))
     reason = max(floors, key=lambda name: float(floors[name][row]))
     violation = float(round_relative(np.log(worst[row])))
-    return Outcome(loss=np.inf, reason=reason, violation=violation, **counts)
+    return _nothing(scored, reason, violation)
+
+
+def _nothing(scored: Scored, reason: str, violation: float) -> Outcome:
+    cells = scored.cells
+    return Outcome(
+        loss=float(np.inf), reason=reason, violation=violation, plans=cells.plans_seen,
+        plans_fit=cells.plans_fit,
+    )  # fmt: skip

@@ -79,7 +79,7 @@ def gpu_counts(cluster: Cluster, *, max_gpus: int, pins: Pins) -> IntArray:
             f"{limit} on {cluster.name}",
             hint=f"nearest valid: gpus={near}",
         )
-    return counts[allowed]
+    return np.asarray(counts[allowed])
 
 
 def cell_of(batch: NDArray[np.float64] | IntArray | float) -> IntArray:

@@ -209,7 +209,7 @@ def _leaders(
     equal = usable[per_sequence == np.repeat(fastest, lengths)]
     ties = [getattr(plans, f.name)[equal] for f in fields(PlanTable)]
     order = equal[np.lexsort((*reversed(ties), pair[equal]))]
-    return order[np.diff(pair[order], prepend=-1) != 0]
+    return np.asarray(order[np.diff(pair[order], prepend=-1) != 0])
 
 
 def _merge(parts: Sequence[Cells]) -> Cells:

@@ -14,7 +14,7 @@ from vtrain_search.laws import Designs
 from vtrain_search.rounding import round_relative
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from vtrain.architecture import Architecture
     from vtrain_search.inner import Cells
@@ -43,7 +43,7 @@ class Scored:
 
 
 def designs_of(
-    architecture: Architecture, *, tokens: FloatArray, batch: FloatArray, seq_length: int
+    architecture: Architecture, *, tokens: ArrayLike, batch: ArrayLike, seq_length: int
 ) -> Designs:
     """Return what the loss model must know of one architecture trained in different ways.
 
@@ -55,14 +55,21 @@ def designs_of(
     """
     # A gated block of inner width f has the parameters of a plain one of width 3/2 f.
     ratio = architecture.ffn_hidden_size / architecture.hidden_size * architecture.mlp_matrices / 2
+    sizes = (
+        architecture.parameters_non_embedding, architecture.hidden_size, architecture.num_layers,
+        architecture.head_dim, ratio,
+    )  # fmt: skip
+    parameters, hidden_size, num_layers, head_dim, ffn_ratio = (
+        np.asarray(size, dtype=np.float64) for size in sizes
+    )
     return Designs(
-        parameters_non_embedding=np.float64(architecture.parameters_non_embedding),
-        tokens=tokens,
-        hidden_size=np.float64(architecture.hidden_size),
-        num_layers=np.float64(architecture.num_layers),
-        head_dim=np.float64(architecture.head_dim),
+        parameters_non_embedding=parameters,
+        tokens=np.asarray(tokens, dtype=np.float64),
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        head_dim=head_dim,
         global_batch_tokens=np.asarray(batch, dtype=np.float64) * seq_length,
-        ffn_ratio=np.float64(ratio),
+        ffn_ratio=ffn_ratio,
     )
 
 

@@ -147,8 +147,9 @@ class RayExecutor:
                             deaths[position] += 1
                             _log.warning("a worker died; its architecture is evaluated again")
                             if deaths[position] >= _MAX_DEATHS:
+                                point = tuple(tasks[position].point)
                                 raise VtrainError(
-                                    f"{_MAX_DEATHS} workers died evaluating {tasks[position].point}",
+                                    f"{_MAX_DEATHS} workers died evaluating {point}",
                                     hint="is the machine out of memory? try --workers 1",
                                 ) from None
                             waiting.append(position)

@@ -145,7 +145,7 @@ def _shares(
         tokens=tokens,
         hidden_size=widths,
         num_layers=depths,
-        head_dim=np.float64(head_dim),
+        head_dim=np.asarray(head_dim, dtype=np.float64),
         global_batch_tokens=critical_batch_tokens(tokens),
     )
     loss = np.where(tokens >= problem.min_tokens_per_parameter * parameters,

@@ -255,6 +255,6 @@ def _lock(path: Path) -> TextIO:
     except OSError:
         file.close()
         raise UserInputError(
-            f"another search is using run folder {path}", hint="wait for it or choose another folder"
+            f"another search is using run folder {path}", hint="wait, or choose another folder"
         ) from None
     return file

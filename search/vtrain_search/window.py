@@ -109,7 +109,7 @@ def _start(
     full = hours * 3600.0 / case.deadline_s
     first = min(int(np.searchsorted(counts, full * (1.0 - 1e-9))), len(counts) - 1)
     tokens = case.tokens or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
-    batch = critical_batch_tokens(np.float64(max(tokens, 1.0))) / problem.seq_length
+    batch = critical_batch_tokens(np.asarray(max(tokens, 1.0))) / problem.seq_length
     if "global_batch_size" in problem.pins.exact:
         cells = cell_of(np.array(problem.pins.exact["global_batch_size"], dtype=np.int64))
         low, high = (int(c) // CELLS_PER_BLOCK for c in (cells.min(), cells.max()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-
 from vtrain_search.build import Request, build_problem
 from vtrain_search.problem import Problem
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-
 from vtrain_search.case_search import Settings
 from vtrain_search.driver import search
 from vtrain_search.evaluator import Outcome, Task

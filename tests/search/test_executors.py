@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
-
 from vtrain_search.case_search import Settings
 from vtrain_search.driver import search
 from vtrain_search.evaluator import Evaluator, Task

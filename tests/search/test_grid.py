@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vtrain_search.grid import cell_batch, cell_of, gpu_counts, smooth_numbers
+from vtrain_search.pins import Pins, parse_pins
 
 from vtrain.errors import UserInputError
 from vtrain.presets import load_cluster
-from vtrain_search.grid import cell_batch, cell_of, gpu_counts, smooth_numbers
-from vtrain_search.pins import Pins, parse_pins
 
 H100 = load_cluster("h100")
 

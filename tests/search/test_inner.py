@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from vtrain_search.grid import cell_batch, plan_space
+from vtrain_search.inner import ArchitectureTable
+from vtrain_search.pins import Pins, parse_pins
 
 from vtrain.architecture import default_architecture
 from vtrain.enumeration import enumerate_plans
 from vtrain.estimate import estimate
 from vtrain.plan import PlanTable
 from vtrain.presets import load_cluster, load_stack
-from vtrain_search.grid import cell_batch, plan_space
-from vtrain_search.inner import ArchitectureTable
-from vtrain_search.pins import Pins, parse_pins
 
 H100 = load_cluster("h100")
 STACK = load_stack("megatron-core-2025")

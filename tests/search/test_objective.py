@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from vtrain.design import Design
 from vtrain_search.evaluator import Evaluator, Task
 from vtrain_search.problem import Problem
 from vtrain_search.rounding import round_relative
+
+from vtrain.design import Design
 
 
 def outcome_row(problem: Problem, hidden: int = 4096, layers: int = 32) -> dict[str, float]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from vtrain_search.pins import Pins, parse_pins
 
 from vtrain.errors import UserInputError
-from vtrain_search.pins import Pins, parse_pins
 
 
 def test_fixed_values_and_ranges_are_read() -> None:

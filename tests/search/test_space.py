@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vtrain_search.pins import Pins, parse_pins
+from vtrain_search.space import outer_space, parameters_non_embedding
 
 from vtrain.architecture import default_architecture
 from vtrain.errors import UserInputError
-from vtrain_search.pins import Pins, parse_pins
-from vtrain_search.space import outer_space, parameters_non_embedding
 
 SPACE = outer_space(Pins(), vocab_size=128_256)
 

@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-
-from vtrain.design import Design
-from vtrain.errors import UserInputError
 from vtrain_search.case_search import Settings, Trial
 from vtrain_search.driver import search
 from vtrain_search.evaluator import Outcome
@@ -20,6 +17,9 @@ from vtrain_search.executors import InlineExecutor
 from vtrain_search.problem import Problem
 from vtrain_search.space import Point
 from vtrain_search.storage import JOURNAL_FILE, RunFolder, trials_csv
+
+from vtrain.design import Design
+from vtrain.errors import UserInputError
 
 SETTINGS = Settings(max_trials=24)
 
@@ -120,7 +120,7 @@ def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(UserInputError, match="another search is using"):
         RunFolder.create(tmp_path / "run", force=True)
     folder.close()
-    with pytest.raises(UserInputError, match="holds a run already.*--resume"):
+    with pytest.raises(UserInputError, match=r"holds a run already.*--resume"):
         RunFolder.create(tmp_path / "run")
     RunFolder.create(tmp_path / "run", force=True).close()
     assert not (tmp_path / "run" / "run.json").exists()

@@ -69,7 +69,7 @@ def test_unknown_keys_are_ignored_and_contradictions_are_not() -> None:
     assert Design.from_row({**row, "loss": 2.5, "budget": "$1"}) == design
     with pytest.raises(UserInputError, match="gpus=9 contradicts"):
         Design.from_row({**row, "gpus": 9})
-    with pytest.raises(UserInputError, match="a design needs tp|layers"):
+    with pytest.raises(UserInputError, match="a design needs layers"):
         Design.from_row({k: v for k, v in row.items() if k != "layers"})
     with pytest.raises(UserInputError, match="must be a multiple"):
         Design.from_row({**row, "tokens": 8 * 4096 + 1})

@@ -95,8 +95,8 @@ def loss_inputs(rows: Sequence[Mapping[str, Any]]) -> Designs:
         parts.append(
             designs_of(
                 design.architecture,
-                tokens=np.float64(design.tokens or 0),  # type: ignore[arg-type]
-                batch=np.float64(design.plan.global_batch_size),  # type: ignore[arg-type]
+                tokens=np.float64(design.tokens or 0),
+                batch=np.float64(design.plan.global_batch_size),
                 seq_length=design.seq_length,
             )
         )

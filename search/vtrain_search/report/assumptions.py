@@ -16,14 +16,15 @@ def assumptions(problem: Problem) -> dict[str, Any]:
     offers = {o.name: o for case in problem.cases for o in case.offers}
     clusters = {}
     for name, offer in offers.items():
-        c = offer.cluster
-        listed = hyperscaler_price(c.name)
+        listed = hyperscaler_price(offer.cluster.name)
         clusters[name] = {
-            "gpus_per_node": c.gpus_per_node,
-            "max_gpus": max(case.gpu_limit(offer) for case in problem.cases if offer in case.offers),
+            "gpus_per_node": offer.cluster.gpus_per_node,
+            "max_gpus": max(c.gpu_limit(offer) for c in problem.cases if offer in c.offers),
             "price_usd_per_gpu_hour": offer.price_usd_per_gpu_hour,
             "price_source": offer.price_source,
-            "hyperscaler_price_usd_per_gpu_hour": None if listed is None else listed.usd_per_gpu_hour,
+            "hyperscaler_price_usd_per_gpu_hour": (
+                None if listed is None else listed.usd_per_gpu_hour
+            ),
         }
     if space.fixed is None:
         head = "/".join(str(h) for h in space.head_dim)
