@@ -34,6 +34,7 @@ class DataParallelCosts:
         middle_accumulation_s: the same on an inner rank.
         last_accumulation_s: the same on the last rank.
         exposed_s: traffic once a step that compute does not hide.
+        reduction_tail_s: gradients of an inner rank that still move after its last backward.
         optimizer_s: optimizer step, gradient norm and clipping.
     """
 
@@ -43,6 +44,7 @@ class DataParallelCosts:
     middle_accumulation_s: Array
     last_accumulation_s: Array
     exposed_s: Array
+    reduction_tail_s: Array
     optimizer_s: Array
 
 
@@ -94,20 +96,26 @@ def data_parallel_costs(
     accumulate = accumulation_seconds_per_parameter(cluster, stack, site)
     group = dp * cp
     optimizer = optimizer_seconds(cluster, stack, site, structure.sharding, heaviest, group)
-    forward, backward, exposed = layer_forward_s, layer_backward_s, np.zeros_like(tp)
+    forward, backward = layer_forward_s, layer_backward_s
+    exposed = tail = np.zeros_like(tp)
     if bool(np.any(group > 1.0)):
         if structure.sharding == "zero3":
-            forward, backward, exposed = _fully_sharded(
+            forward, backward, exposed, tail = _fully_sharded(
                 cluster, stack, site, per_layer, heaviest - layers.first * per_layer,
                 layers.first.astype(np.float64), tp, pp, group, forward, backward,
                 num_micro_batches,
             )  # fmt: skip
         else:
-            exposed = _once_a_step(
+            exposed, tail = _once_a_step(
                 cluster, stack, site, structure, heaviest, tp, group, num_micro_batches,
                 np.maximum(layers.first, layers.middle) * forward,
                 np.maximum(layers.first, layers.middle) * backward,
             )  # fmt: skip
+    if structure.sharding == "zero3":
+        # Embedding and head, which are units of their own, are not on inner ranks.
+        tail = tail * (np.where(pp > 2.0, layers.middle, layers.last) / layers.first)
+    else:
+        tail = tail * (np.where(pp > 2.0, middle, last) / heaviest)
     if architecture.tied_embeddings:
         # The two copies of a tied table on the end stages add their gradients.
         pair = tied_table_seconds(cluster, stack, site, table, tp=tp, group=group, pp=pp)
@@ -119,6 +127,7 @@ def data_parallel_costs(
         middle_accumulation_s=middle * accumulate,
         last_accumulation_s=last * accumulate,
         exposed_s=exposed,
+        reduction_tail_s=tail,
         optimizer_s=optimizer,
     )
 
@@ -178,11 +187,12 @@ def _once_a_step(
     num_micro_batches: Array,
     forward_window_s: Array,
     backward_window_s: Array,
-) -> Array:
+) -> tuple[Array, Array]:
     """Exposed seconds of the gradient reduction and, when sharded, the parameter gathering.
 
     The reduction can hide behind the backward of the last micro-batch, the gathering behind the
-    forward of the first one. ZeRO-2 scatters after every micro-batch.
+    forward of the first one. ZeRO-2 scatters after every micro-batch. The second result is the
+    part that follows the last backward.
     """
     traffic = replica_traffic(
         cluster, stack, site, structure.sharding, layers=np.zeros_like(tp),
@@ -190,12 +200,11 @@ def _once_a_step(
     )  # fmt: skip
     overlap = stack.overlap
     slow = overlap.slow_down
-    exposed = exposed_seconds(traffic.reduce_s, overlap.dp_reduce, backward_window_s, slow)
+    tail = exposed_seconds(traffic.reduce_s, overlap.dp_reduce, backward_window_s, slow)
+    gather = exposed_seconds(traffic.gather_s, overlap.dp_gather, forward_window_s, slow)
     if structure.sharding == "zero2":
-        exposed = exposed * num_micro_batches
-    return exposed + exposed_seconds(
-        traffic.gather_s, overlap.dp_gather, forward_window_s, slow
-    )
+        return tail * num_micro_batches + gather, np.zeros_like(tail)
+    return tail + gather, tail
 
 
 def _fully_sharded(
@@ -211,8 +220,8 @@ def _fully_sharded(
     forward_s: Array,
     backward_s: Array,
     num_micro_batches: Array,
-) -> tuple[Array, Array, Array]:
-    """Layer times with gathering and scattering, and exposed seconds once a step.
+) -> tuple[Array, Array, Array, Array]:
+    """Layer times with gathering and scattering, exposed seconds once a step, the tail of them.
 
     The gather of the next layer runs beside the compute of this one, so a layer takes the longer
     of the two; backward gathers again and scatters its gradient. Pipelines keep the gathered
@@ -236,9 +245,11 @@ def _fully_sharded(
     backward = np.where(staged, backward_s, beside(backward_s, both))
     ends = traffic.gather_open_s + traffic.reduce_open_s
     ends = ends * np.where(staged, 1.0, num_micro_batches)
-    once = exposed_seconds(
+    first = exposed_seconds(
         layers_on_first * traffic.gather_s, hide, layers_on_first * forward_s, slow
-    ) + exposed_seconds(
+    )
+    tail = exposed_seconds(
         layers_on_first * traffic.reduce_s, hide, layers_on_first * backward_s, slow
     )
-    return forward, backward, ends + np.where(staged, once, 0.0)
+    exposed = ends + np.where(staged, first + tail, 0.0)
+    return forward, backward, exposed, np.where(staged, tail, 0.0)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vtrain.hardware import group_span
 from vtrain.schedule.boundaries import pipeline_shapes
 from vtrain.schedule.pipeline import PipelineLoad
 
@@ -104,8 +105,24 @@ def pipeline_load(
         entry_forward_s=entry_layers * forward + cost.embedding_forward_s + first_send,
         entry_backward_s=traffic.first_accumulation_s - (layers.first - entry_layers) * accumulation
         + entry_layers * backward + cost.embedding_backward_s,
-        exit_forward_s=plain / v * forward + wrap_send,
-        exit_backward_s=plain / v * (backward + accumulation) + last_send,
+        plain_forward_s=plain / v * forward + dearest,
+        plain_backward_s=plain / v * (backward + accumulation) + dearest,
         ring_flight_s=(1.0 - blocking) * (pp * near + (shape.far + shape.wrap_far) * more),
         last_lag_s=dearest - last_send,
+        drain_s=shape.far * _shared_send(cluster, stack, cost, tp, cp, dp),
     )  # fmt: skip
+
+
+def _shared_send(
+    cluster: Cluster, stack: Stack, cost: StageCosts, tp: Array, cp: Array, dp: Array
+) -> Array:
+    """Return what sharing the NIC with the gradient reduction adds to a stage's last send, [n].
+
+    Two transfers that share a link both finish later by the shorter of them. Stacks that reduce
+    after the pipeline has drained share nothing.
+    """
+    if max(stack.overlap.dp_reduce, stack.overlap.dp_gather) == 0.0:
+        return np.zeros_like(tp)
+    _, domains = group_span(cluster, dp * cp, tp)
+    shared = np.minimum(cost.far_hop_s, cost.traffic.reduction_tail_s)
+    return np.where(domains > 1.0, shared, 0.0)

@@ -39,10 +39,11 @@ class PipelineLoad(NamedTuple):
         last_weight_s: of the last rank.
         entry_forward_s: first chunk of rank 0; only interleaving reads these.
         entry_backward_s: the same, backward.
-        exit_forward_s: first chunk of the last rank.
-        exit_backward_s: the same, backward.
+        plain_forward_s: a chunk without embedding or head, with the dearest send of any rank.
+        plain_backward_s: the same, backward.
         ring_flight_s: seconds a message is under way, after it has left its rank, once round all
             ranks and back to the first.
+        drain_s: what the last gradient loses on its way out to traffic it shares NICs with.
         last_lag_s: how much less the last rank's backward send holds it than the dearest send.
     """
 
@@ -60,10 +61,11 @@ class PipelineLoad(NamedTuple):
     last_weight_s: Array
     entry_forward_s: Array
     entry_backward_s: Array
-    exit_forward_s: Array
-    exit_backward_s: Array
+    plain_forward_s: Array
+    plain_backward_s: Array
     ring_flight_s: Array
     last_lag_s: Array
+    drain_s: Array
 
 
 def pipeline_seconds(
@@ -129,7 +131,7 @@ def _one_f_one_b(load: PipelineLoad, pp: Array, m: Array) -> Array:
     inner = load.inner_forward_s + load.inner_backward_s
     last = load.last_forward_s + load.last_backward_s
     has_inner = pp > 2.0
-    total = first + load.inner_total_s + last
+    total = first + load.inner_total_s + last + load.drain_s
     forward = np.maximum(load.first_forward_s, has_inner * load.inner_forward_s)
     backward = np.maximum(load.first_backward_s, has_inner * load.inner_backward_s)
     last_in, last_out = np.maximum(last, forward), np.maximum(last, backward)
@@ -139,7 +141,7 @@ def _one_f_one_b(load: PipelineLoad, pp: Array, m: Array) -> Array:
             before
             + (m - n) * (forward + backward)
             + np.maximum(after + last_in, n * forward)
-            + np.maximum(after + last_out, n * backward)
+            + np.maximum(after + last_out + load.drain_s, n * backward)
         )
         short = total + (m - 1.0) * np.maximum(forward, backward)
         return np.where(m > n, full, short)
@@ -165,7 +167,8 @@ def _gpipe(load: PipelineLoad, pp: Array, m: Array) -> Array:
     backward = np.where(has_inner, np.maximum(backward, load.inner_backward_s), backward)
     first = load.first_forward_s + load.first_backward_s
     last = load.last_forward_s + load.last_backward_s
-    return first + load.inner_total_s + last + (m - 1.0) * (forward + backward)
+    way = first + load.inner_total_s + last + load.drain_s
+    return way + (m - 1.0) * (forward + backward)
 
 
 def _zero_bubble(load: PipelineLoad, pp: Array, m: Array) -> Array:
@@ -173,7 +176,8 @@ def _zero_bubble(load: PipelineLoad, pp: Array, m: Array) -> Array:
 
     As 1F1B with u_j, forward and input gradient, in place of w_j; the rank that sets the pace
     also runs its weight gradients W_i, but pp of them after its last forward, and rank 0 ends
-    the step with one of its own. Equal ranks give m w + (pp - 1)(F + B - W) (Qi et al. 2023,
+    the step with one of its own; those come between the last gradient and the reduction, so
+    nothing shares a NIC. Equal ranks give m w + (pp - 1)(F + B - W) (Qi et al. 2023,
     arXiv 2401.10241, table 2). A rank may also end the step with the weight gradients it kept.
     """
     without = load._replace(
@@ -229,11 +233,11 @@ def _interleaved(load: PipelineLoad, pp: Array, v: Array, m: Array) -> Array:
     last = load.last_forward_s + load.last_backward_s
     inner = load.inner_forward_s + load.inner_backward_s
     ring, rounds = load.ring_flight_s, v - 1.0
-    held_forward = (pp - 1.0) * (load.entry_forward_s - load.exit_forward_s) - ring
-    held_backward = (pp - 1.0) * (load.entry_backward_s - load.exit_backward_s) - ring
+    held_forward = (pp - 1.0) * (load.entry_forward_s - load.plain_forward_s) - ring
+    held_backward = (pp - 1.0) * (load.entry_backward_s - load.plain_backward_s) - ring
     way = (
         load.entry_forward_s + load.entry_backward_s
-        + np.maximum(held_forward, 0.0) + np.maximum(held_backward, 0.0)
+        + np.maximum(held_forward, 0.0) + np.maximum(held_backward, load.drain_s)
         + load.inner_total_s / v + rounds * ring + 2.0 * (1.0 - 1.0 / pp) * ring
     )  # fmt: skip
     path_last = m * last + way + rounds * np.maximum(pp * load.last_lag_s, ring)
