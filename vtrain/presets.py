@@ -136,8 +136,9 @@ def load_stack(name_or_path: str | Path) -> Stack:
     for key, kind in _STACK_PARTS:
         if key in values:
             part = values[key]
-            if key == "host" and "floor_tp_pp_s" in part:
-                part = {**part, "floor_tp_pp_s": [tuple(pair) for pair in part["floor_tp_pp_s"]]}
+            if key == "host":
+                pairs = {k: [tuple(p) for p in v] for k, v in part.items() if isinstance(v, list)}
+                part = {**part, **pairs}
             values[key] = _build(kind, part, where)
     return _build(Stack, values, where)
 

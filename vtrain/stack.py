@@ -23,14 +23,14 @@ class HostCost:
 
     Attributes:
         floor_s: seconds a layer and micro-batch at tp = 1.
-        floor_tp_s: the same where tensor parallelism adds collectives to every layer.
-        floor_tp_pp_s: the same by tp where pipeline groups cross nodes as well, as (tp, seconds)
-            pairs in rising tp; values between are taken from the next smaller tp.
+        floor_tp_s: the same by tp where tensor parallelism adds collectives to every layer, as
+            (tp, seconds) pairs in rising tp; values between take those of the next smaller tp.
+        floor_tp_pp_s: the same where the pipeline crosses nodes as well.
         step_s: seconds of every step that depend on nothing (logging, data, optimizer launches).
     """
 
     floor_s: float = 0.0
-    floor_tp_s: float = 0.0
+    floor_tp_s: tuple[tuple[int, float], ...] = ()
     floor_tp_pp_s: tuple[tuple[int, float], ...] = ()
     step_s: float = 0.0
 

@@ -189,10 +189,17 @@ def host_floor_seconds(
 ) -> Array:
     """Return the least seconds of one layer and micro-batch, forward and backward, [n]."""
     host = stack.host
-    floor = np.where(tp > 1.0, host.floor_tp_s, host.floor_s)
+    floor = np.full_like(tp, host.floor_s)
+    if host.floor_tp_s:
+        floor = _by_degree(host.floor_tp_s, tp, floor)
     if host.floor_tp_pp_s:
-        degrees, seconds = np.array(host.floor_tp_pp_s, dtype=np.float64).T
-        crossing = (pp > 1.0) & (tp * cp * dp * pp > cluster.nvlink_domain) & (tp >= degrees[0])
-        place = np.clip(np.searchsorted(degrees, tp, side="right") - 1, 0, len(degrees) - 1)
-        floor = np.where(crossing, seconds[place], floor)
+        crossing = (pp > 1.0) & (tp * cp * dp * pp > cluster.nvlink_domain)
+        floor = np.where(crossing, _by_degree(host.floor_tp_pp_s, tp, floor), floor)
     return floor
+
+
+def _by_degree(pairs: tuple[tuple[int, float], ...], tp: Array, below: Array) -> Array:
+    """Return the seconds of the largest listed degree up to tp, `below` under the first one."""
+    degrees, seconds = np.array(pairs, dtype=np.float64).T
+    place = np.searchsorted(degrees, tp, side="right")
+    return np.where(place > 0, seconds[np.maximum(place - 1, 0)], below)
