@@ -1,0 +1,167 @@
+"""One plan simulated, or all plans ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vtrain.api.result import Simulation
+from vtrain.api.setting import DEFAULT_CLUSTER, Model, make_setting, reference, several
+from vtrain.cli_options import DEFAULT_STACK, build_plan
+from vtrain.errors import UserInputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from vtrain.cli_options import Setting
+    from vtrain.design import Design
+    from vtrain.hardware import Cluster
+    from vtrain.plan import Plan
+    from vtrain.site import SiteFactors
+    from vtrain.stack import Stack
+
+_CHOICES = ("tp", "cp", "pp", "virtual_stages", "micro_batch_size", "recompute", "sharding")
+
+
+def simulate(
+    model: Model,
+    cluster: str | Path | Cluster = DEFAULT_CLUSTER,
+    *,
+    gpus: int,
+    global_batch_size: int,
+    tp: int = 1,
+    pp: int = 1,
+    cp: int = 1,
+    virtual_stages: int = 1,
+    micro_batch_size: int = 1,
+    recompute: str | None = None,
+    sharding: str | None = None,
+    sequence_parallel: bool | None = None,
+    schedule: str = "1f1b",
+    stack: str | Path | Stack = DEFAULT_STACK,
+    seq_length: int | None = None,
+    site: str | SiteFactors | None = None,
+) -> Simulation:
+    """Predict step time, utilisation and memory of one plan, as `vtrain simulate` does.
+
+    Args:
+        model: a shipped name, any file `vtrain import` reads, or an Architecture.
+        cluster: a name, a TOML file, or a Cluster.
+        gpus: GPUs; data parallelism takes what tp x cp x pp leaves.
+        global_batch_size: sequences of one step.
+        tp: tensor-parallel degree.
+        pp: pipeline stages.
+        cp: context-parallel degree.
+        virtual_stages: chunks of layers a pipeline rank holds.
+        micro_batch_size: sequences of one micro-batch.
+        recompute: none, selective, full; the stack's habit when None.
+        sharding: none, zero1, zero2, zero3; the stack's habit when None.
+        sequence_parallel: split activations over tp; the stack's habit when None.
+        schedule: 1f1b, gpipe, zb-h1.
+        stack: training software, by name, file or value.
+        seq_length: tokens of a sequence; the model's own when None, else 4096.
+        site: factors of `calibrate`, or their file.
+
+    Raises:
+        UserInputError: with the broken rule and the nearest valid choice.
+    """
+    setting = make_setting(model, cluster, stack, seq_length, site)
+    plan = build_plan(
+        setting, gpus=gpus, tp=tp, pp=pp, cp=cp, virtual_stages=virtual_stages,
+        micro_batch_size=micro_batch_size, global_batch_size=global_batch_size,
+        recompute=recompute, sharding=sharding, sequence_parallel=sequence_parallel,
+        schedule=schedule,
+    )  # fmt: skip
+    return _simulation(setting, plan, cluster, stack)
+
+
+def simulate_design(
+    design: Design | str | Path, *, site: str | SiteFactors | None = None
+) -> Simulation:
+    """Predict a whole design: a `Design`, a best.toml, or a row of `vtrain-search --json`.
+
+    Raises:
+        UserInputError: when the file holds no design or its framework would refuse the plan.
+    """
+    from vtrain.design import Design as DesignClass
+    from vtrain.design_file import read_design
+    from vtrain.validity import Context, check_plan
+
+    found = design if isinstance(design, DesignClass) else read_design(str(design))
+    setting = make_setting(found.architecture, found.cluster, found.stack, found.seq_length, site)
+    context = Context(
+        architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
+        seq_length=setting.seq_length,
+    )  # fmt: skip
+    check_plan(context, found.plan)
+    return _simulation(setting, found.plan, found.cluster, found.stack)
+
+
+def plans(
+    model: Model,
+    cluster: str | Path | Cluster = DEFAULT_CLUSTER,
+    *,
+    gpus: int | Sequence[int],
+    global_batch_size: int,
+    tokens: float | None = None,
+    price_usd_per_gpu_hour: float | None = None,
+    misfits: bool = False,
+    pareto: bool = False,
+    stack: str | Path | Stack = DEFAULT_STACK,
+    seq_length: int | None = None,
+    site: str | SiteFactors | None = None,
+    **choices: Any,
+) -> DataFrame:
+    """Return every valid plan, one row each, fastest first within a GPU count.
+
+    Args:
+        model: as `simulate`.
+        cluster: as `simulate`.
+        gpus: one GPU count or several.
+        global_batch_size: sequences of one step.
+        tokens: of a whole run; adds days and dollars.
+        price_usd_per_gpu_hour: the cluster's default price when None.
+        misfits: keep plans that do not fit in memory.
+        pareto: keep only plans that no other beats in both step time and GPU-time.
+        stack: as `simulate`.
+        seq_length: as `simulate`.
+        site: as `simulate`.
+        choices: value, or values, of tp, cp, pp, virtual_stages, micro_batch_size, recompute or
+            sharding to keep to.
+
+    Raises:
+        UserInputError: an unknown choice, or GPUs that are no whole nodes.
+        InfeasibleError: no plan is valid, or none fits.
+    """
+    import pandas as pd
+
+    from vtrain.prices import default_price
+    from vtrain.ranking import rank_plans
+
+    for name in choices:
+        if name not in _CHOICES:
+            raise UserInputError(f"plans() takes no {name!r}", hint=f"one of {', '.join(_CHOICES)}")
+    setting = make_setting(model, cluster, stack, seq_length, site)
+    price = price_usd_per_gpu_hour
+    if price is None:
+        # Without tokens nothing is priced, and a user's own cluster is on no list.
+        price = 1.0 if tokens is None else default_price(setting.cluster.name).usd_per_gpu_hour
+    ranked = rank_plans(
+        setting, gpus=several(gpus), global_batch_size=global_batch_size, tokens=tokens,
+        price_usd_per_gpu_hour=price, pareto=pareto, keep_misfits=misfits,
+        pins={name: several(value) for name, value in choices.items()},
+    )  # fmt: skip
+    frame = pd.DataFrame(ranked.rows())
+    return frame.drop(columns=["days", "gpu_hours", "cost_usd"]) if tokens is None else frame
+
+
+def _simulation(
+    setting: Setting, plan: Plan, cluster: str | Path | Cluster, stack: str | Path | Stack
+) -> Simulation:
+    from vtrain.simulate_cli import simulation_document
+
+    return Simulation(
+        setting=setting, plan=plan, document=simulation_document(setting, plan),
+        cluster=reference(cluster), stack=reference(stack),
+    )  # fmt: skip

@@ -1,0 +1,58 @@
+"""Names, files or objects, and what they become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vtrain.architecture import Architecture
+from vtrain.cli_options import DEFAULT_SEQ_LENGTH, Setting, read_site
+from vtrain.errors import UserInputError
+from vtrain.hardware import Cluster
+from vtrain.site import SiteFactors
+from vtrain.stack import Stack
+
+DEFAULT_CLUSTER = "h100-sxm-80g"
+Model = str | Path | Architecture
+
+
+def make_setting(
+    model: Model,
+    cluster: str | Path | Cluster,
+    stack: str | Path | Stack,
+    seq_length: int | None,
+    site: str | SiteFactors | None,
+) -> Setting:
+    """Return what is trained, where and with what.
+
+    Raises:
+        UserInputError: an unknown name, an unreadable file, or a sequence length below 1.
+    """
+    from vtrain.formats import load_architecture
+    from vtrain.presets import load_cluster, load_stack
+
+    own_length = None
+    if isinstance(model, Architecture):
+        architecture = model
+    else:
+        architecture, own_length = load_architecture(str(model))
+    length = seq_length or own_length or DEFAULT_SEQ_LENGTH
+    if length < 1:
+        raise UserInputError(f"seq_length must be at least 1, got {length}")
+    return Setting(
+        architecture=architecture,
+        cluster=cluster if isinstance(cluster, Cluster) else load_cluster(cluster),
+        stack=stack if isinstance(stack, Stack) else load_stack(stack),
+        site=site if isinstance(site, SiteFactors) else read_site(site),
+        seq_length=length,
+    )
+
+
+def several(value: Any) -> tuple[Any, ...]:
+    """Return one value or several as a tuple."""
+    return (value,) if isinstance(value, str | int) else tuple(value)
+
+
+def reference(thing: str | Path | Cluster | Stack) -> str:
+    """Return the words by which a cluster or stack can be loaded again."""
+    return thing.name if isinstance(thing, Cluster | Stack) else str(thing)
