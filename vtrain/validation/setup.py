@@ -37,21 +37,23 @@ class Setup:
     plan: Plan
 
 
-# (pattern of the gpu column, least memory in GiB, shipped cluster); the first match counts.
+# (pattern of the gpu column and the notes, least memory in GiB, shipped cluster); the first match
+# counts.
 _CLUSTERS = (
-    (r"A100-PCI", 0.0, "a100-pcie-80g"),
-    (r"A100", 41.0, "a100-sxm-80g"),
-    (r"A100", 0.0, "a100-sxm-40g"),
-    (r"A800", 0.0, "a100-sxm-80g"),
-    (r"V100", 17.0, "v100-sxm-32g"),
-    (r"V100", 0.0, "v100-sxm-16g"),
-    (r"H100.*500W", 0.0, "h100-sxm-96g-500w"),
-    (r"H100", 0.0, "h100-sxm-80g"),
-    (r"H200", 0.0, "h200-sxm-141g"),
-    (r"GB200", 0.0, "gb200"),
-    (r"GB300", 0.0, "gb300"),
-    (r"B200", 0.0, "b200-sxm-180g"),
-    (r"B300", 0.0, "b300-sxm-288g"),
+    (r"H100-SXM .*EFA", 0.0, "h100-sxm-80g-efa"),
+    (r"^A100-PCI", 0.0, "a100-pcie-80g"),
+    (r"^A100", 41.0, "a100-sxm-80g"),
+    (r"^A100", 0.0, "a100-sxm-40g"),
+    (r"^A800", 0.0, "a100-sxm-80g"),
+    (r"^V100", 17.0, "v100-sxm-32g"),
+    (r"^V100", 0.0, "v100-sxm-16g"),
+    (r"^H100\S*500W", 0.0, "h100-sxm-96g-500w"),
+    (r"^H100", 0.0, "h100-sxm-80g"),
+    (r"^H200", 0.0, "h200-sxm-141g"),
+    (r"^GB200", 0.0, "gb200"),
+    (r"^GB300", 0.0, "gb300"),
+    (r"^B200", 0.0, "b200-sxm-180g"),
+    (r"^B300", 0.0, "b300-sxm-288g"),
 )
 _SHARDING = {
     "": "none", "none": "none", "zero0": "none", "zero1": "zero1", "zero2": "zero2",
@@ -118,7 +120,7 @@ def _not_judged(run: MeasuredRun) -> str:
 
 def _cluster_key(run: MeasuredRun) -> ClusterKey | None:
     for pattern, least_gib, name in _CLUSTERS:
-        if re.search(pattern, run.gpu) and (run.gpu_memory_gib or 80.0) >= least_gib:
+        if re.search(pattern, f"{run.gpu} {run.notes}") and (run.gpu_memory_gib or 80.0) >= least_gib:
             shipped = load_cluster(name)
             gbps = run.inter_link_gbps_per_gpu
             return ClusterKey(
