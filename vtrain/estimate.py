@@ -196,8 +196,8 @@ def _group_time(
         micro_batch_size=group.micro_batch_size, num_micro_batches=group.num_micro_batches,
     )  # fmt: skip
     load = pipeline_load(
-        architecture, cluster, stack, layers, cost, tp=group.tp, cp=group.cp, pp=group.pp,
-        dp=group.dp, virtual_stages=group.virtual_stages,
+        architecture, cluster, stack, group.structure, layers, cost, tp=group.tp, cp=group.cp,
+        pp=group.pp, dp=group.dp, virtual_stages=group.virtual_stages,
     )  # fmt: skip
     pipeline_s = pipeline_seconds(
         group.structure.schedule, load, pp=group.pp, virtual_stages=group.virtual_stages,

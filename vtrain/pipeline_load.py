@@ -8,13 +8,14 @@ import numpy as np
 
 from vtrain.hardware import group_span
 from vtrain.schedule.boundaries import pipeline_shapes
-from vtrain.schedule.pipeline import PipelineLoad
+from vtrain.schedule.pipeline import PipelineLoad, RoundLoad, WeightLoad
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from vtrain.architecture import Architecture
     from vtrain.hardware import Cluster
+    from vtrain.plan import Structure
     from vtrain.schedule.stages import StageLayers
     from vtrain.stack import Stack
     from vtrain.stage_costs import StageCosts
@@ -26,6 +27,7 @@ def pipeline_load(
     architecture: Architecture,
     cluster: Cluster,
     stack: Stack,
+    structure: Structure,
     layers: StageLayers,
     cost: StageCosts,
     *,
@@ -46,6 +48,7 @@ def pipeline_load(
         architecture: what is trained.
         cluster: where.
         stack: with what.
+        structure: what the plans have in common.
         layers: layers on the first, inner and last rank.
         cost: seconds of the parts.
         tp: tensor-parallel degree, float64 [n]; the other degrees likewise.
@@ -58,59 +61,82 @@ def pipeline_load(
         architecture, stack.layer_split, cluster.nvlink_domain, pp, tp * cp * dp
     )
     v = virtual_stages
-    blocking = np.where(v > 1.0, 1.0 - stack.overlap.send_recv, 1.0)
-    near, more = cost.near_hop_s, cost.far_hop_s - cost.near_hop_s
-    first_send = (near + shape.first_far * more) * blocking
-    last_send = (near + shape.last_far * more) * blocking
-    wrap_send = (near + shape.wrap_far * more) * blocking
-    dearest = (near + np.maximum(shape.wrap_far, np.minimum(shape.far, 1.0)) * more) * blocking
+    woven = bool(np.any(v > 1.0))
+    alone = pp <= 1.0
+    near = np.where(alone, 0.0, cost.near_hop_s)
+    more = cost.far_hop_s - cost.near_hop_s
+    flying: Array | float = 0.0
+    if woven and stack.overlap.send_recv:
+        flying = np.where(v > 1.0, stack.overlap.send_recv, 0.0)
+        near, more = near * (1.0 - flying), more * (1.0 - flying)
+    first_send = near + shape.first_far * more
+    last_send = near + shape.last_far * more
+    wrap_send = near + shape.wrap_far * more
+    three = pp > 2.0
     inner_count = np.maximum(pp - 2.0, 0.0)
-    inner_sends = v * (2.0 * inner_count * near + shape.inner_far * more) * blocking
-    behind_sends = v * (2.0 * shape.behind * near + shape.behind_far * more) * blocking
-    pace_sends = np.where(
-        pp > 2.0, v * (2.0 * near + shape.pace_far * more) * blocking, v * (first_send + wrap_send)
-    )
+    pace_sends = near + (0.5 * shape.pace_far) * more
+    if woven:
+        pace_sends = v * np.where(three, pace_sends, 0.5 * (first_send + wrap_send))
 
     traffic = cost.traffic
     # With two ranks nobody is an inner rank, but a chunk without embedding and head still counts.
-    full = np.ceil(layers.first / v) * v
-    plain = np.where(pp > 2.0, layers.middle, full)
-    forward, backward = cost.layer_forward_s, cost.layer_backward_s
-    accumulation = cost.layer_accumulation_s
+    first_layers, last_layers = (n.astype(np.float64) for n in (layers.first, layers.last))
+    full = np.ceil(first_layers / v) * v if woven else first_layers
+    plain = np.where(three, layers.middle, full)
+    forward, accumulation = cost.layer_forward_s, cost.layer_accumulation_s
+    backward = cost.layer_backward_s
     layer = forward + backward + accumulation
-    plain_accumulation = np.where(
-        pp > 2.0, traffic.middle_accumulation_s, accumulation * plain
+    inner_layers = np.where(three, architecture.num_layers - first_layers - last_layers, 0.0)
+    behind_s = shape.behind_layers * layer + v * (
+        2.0 * shape.behind * near + shape.behind_far * more
     )
-    inner_layers = np.where(pp > 2.0, architecture.num_layers - layers.first - layers.last, 0.0)
-    alone = pp <= 1.0
-    weight = cost.layer_weight_gradient_s
-    entry_layers = layers.first - (plain - plain / v)
-    return PipelineLoad(
-        first_forward_s=layers.first * forward + cost.embedding_forward_s + v * first_send
+    load = PipelineLoad(
+        first_forward_s=first_layers * forward + cost.embedding_forward_s + v * first_send
         + np.where(alone, cost.head_forward_s, 0.0),
-        first_backward_s=layers.first * backward + cost.embedding_backward_s
-        + (v - 1.0) * wrap_send + traffic.first_accumulation_s
-        + np.where(alone, cost.head_backward_s, 0.0),
-        inner_forward_s=plain * forward + 0.5 * pace_sends,
-        inner_backward_s=plain * backward + plain_accumulation + 0.5 * pace_sends,
-        last_forward_s=layers.last * forward + cost.head_forward_s + (v - 1.0) * wrap_send,
-        last_backward_s=layers.last * backward + cost.head_backward_s + v * last_send
+        first_backward_s=first_layers * backward + cost.embedding_backward_s
+        + traffic.first_accumulation_s + np.where(alone, cost.head_backward_s, 0.0)
+        + (v - 1.0) * wrap_send,
+        inner_forward_s=plain * forward + pace_sends,
+        inner_backward_s=plain * (backward + accumulation) + pace_sends,
+        last_forward_s=last_layers * forward + cost.head_forward_s + (v - 1.0) * wrap_send,
+        last_backward_s=last_layers * backward + cost.head_backward_s + v * last_send
         + traffic.last_accumulation_s,
-        inner_total_s=inner_layers * layer + inner_sends,
-        behind_s=shape.behind_layers * layer + behind_sends,
+        inner_total_s=inner_layers * layer + v * (
+            2.0 * inner_count * near + shape.inner_far * more
+        ),
+        behind_s=behind_s,
         behind=shape.behind,
-        first_weight_s=layers.first * weight + traffic.first_accumulation_s,
-        inner_weight_s=plain * weight + plain_accumulation,
-        last_weight_s=layers.last * weight + traffic.last_accumulation_s,
-        entry_forward_s=entry_layers * forward + cost.embedding_forward_s + first_send,
-        entry_backward_s=traffic.first_accumulation_s - (layers.first - entry_layers) * accumulation
-        + entry_layers * backward + cost.embedding_backward_s,
-        plain_forward_s=plain / v * forward + dearest,
-        plain_backward_s=plain / v * (backward + accumulation) + dearest,
-        ring_flight_s=(1.0 - blocking) * (pp * near + (shape.far + shape.wrap_far) * more),
-        last_lag_s=dearest - last_send,
         drain_s=shape.far * _shared_send(cluster, stack, cost, tp, cp, dp),
+        rounds=None,
+        weights=None,
     )  # fmt: skip
+    if structure.schedule == "zb-h1":
+        weight = cost.layer_weight_gradient_s
+        weights = WeightLoad(
+            first_s=first_layers * weight + traffic.first_accumulation_s,
+            inner_s=plain * (weight + accumulation),
+            last_s=last_layers * weight + traffic.last_accumulation_s,
+        )
+        return load._replace(weights=weights)
+    if not woven:
+        return load
+    dearest = near + np.maximum(shape.wrap_far, np.minimum(shape.far, 1.0)) * more
+    chunk = plain / v
+    # Rank 0 may be short of layers, all of them in its first chunk.
+    missing = plain - first_layers
+    rounds = RoundLoad(
+        entry_forward_s=(chunk - missing) * forward + cost.embedding_forward_s + first_send,
+        entry_backward_s=(chunk - missing) * backward + cost.embedding_backward_s
+        + traffic.first_accumulation_s - (plain - chunk) * accumulation,
+        plain_forward_s=chunk * forward + dearest,
+        plain_backward_s=chunk * (backward + accumulation) + dearest,
+        ring_flight_s=flying * (
+            pp * cost.near_hop_s
+            + (shape.far + shape.wrap_far) * (cost.far_hop_s - cost.near_hop_s)
+        ),
+        last_lag_s=dearest - last_send,
+    )  # fmt: skip
+    return load._replace(rounds=rounds)
 
 
 def _shared_send(

@@ -47,8 +47,7 @@ class StageCosts:
         embedding_backward_s: its backward.
         head_forward_s: output head and loss on the last stage.
         head_backward_s: its backward.
-        boundary_bytes: activation one rank holds where two stages meet.
-        near_hop_s: handing it over to a stage in the same NVLink domain, nothing hidden.
+        near_hop_s: handing a micro-batch to a stage in the same NVLink domain, nothing hidden.
         far_hop_s: the same to another domain.
         traffic: replication, gradient accumulation and optimizer.
     """
@@ -61,7 +60,6 @@ class StageCosts:
     embedding_backward_s: Array
     head_forward_s: Array
     head_backward_s: Array
-    boundary_bytes: Array
     near_hop_s: Array
     far_hop_s: Array
     traffic: DataParallelCosts
@@ -115,14 +113,6 @@ def stage_costs(
     floor = host_floor_seconds(cluster, stack, tp=tp, cp=cp, pp=pp, dp=dp) * site.host
     # A host too slow to feed the device stretches forward and backward alike.
     stretch = np.maximum(1.0, floor / (forward + backward))
-
-    def hop(reach: float) -> Array:
-        # Two stages whose ranks lie `reach` apart.
-        return boundary_seconds(
-            cluster, stack, site, structure, cost["boundary_bytes"], tp=tp, cp=cp,
-            pp=np.minimum(pp, 2.0), dp=reach / (tp * cp),
-        )  # fmt: skip
-
     return StageCosts(
         layer_forward_s=forward * stretch,
         layer_backward_s=backward * stretch,
@@ -133,9 +123,8 @@ def stage_costs(
         embedding_backward_s=cost["embedding_backward"],
         head_forward_s=cost["head_forward"],
         head_backward_s=cost["head_backward"],
-        boundary_bytes=cost["boundary_bytes"],
-        near_hop_s=hop(1.0),
-        far_hop_s=hop(float(cluster.nvlink_domain)),
+        near_hop_s=cost["near_hop"],
+        far_hop_s=cost["far_hop"],
         traffic=traffic,
     )
 
@@ -144,10 +133,23 @@ def distinct_shapes(
     tp: Array, cp: Array, micro_batch_size: Array
 ) -> tuple[Array, Array, Array, IntArray]:
     """Return the distinct (tp, cp, micro-batch) triples and each row's position among them."""
-    # Degrees stay far below 2**20, so one exact float64 whole number names a triple.
-    key = (tp * 4096.0 + cp) * 65536.0 + micro_batch_size
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return tp[first], cp[first], micro_batch_size[first], inverse
+    sizes = [int(column.max()) + 1 for column in (tp, cp, micro_batch_size)]
+    # One exact whole number names a triple; a look-up by it is much cheaper than sorting.
+    key = ((tp * sizes[1] + cp) * sizes[2] + micro_batch_size).astype(np.int64)
+    if sizes[0] * sizes[1] * sizes[2] > max(_LOOK_UP, len(tp)):
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return tp[first], cp[first], micro_batch_size[first], inverse
+    present = np.flatnonzero(np.bincount(key))
+    place = np.zeros(int(present[-1]) + 1, dtype=np.int64)
+    place[present] = np.arange(len(present))
+    rest, sizes_mbs = np.divmod(present, sizes[2])
+    sizes_tp, sizes_cp = np.divmod(rest, sizes[1])
+    shapes = (column.astype(np.float64) for column in (sizes_tp, sizes_cp, sizes_mbs))
+    return (*shapes, place[key])
+
+
+# Entries of a look-up table that stays in cache.
+_LOOK_UP = 1 << 14
 
 
 def shape_costs(
@@ -171,6 +173,16 @@ def shape_costs(
     # Weight gradients that run apart find the recomputed activations gone and compute them once
     # more (torchtitan issue 773: zero bubble loses when recompute is on).
     again = layer.recompute_s if structure.schedule == "zb-h1" else 0.0
+    # Half-precision activation of one micro-batch between stages, split like the residual.
+    boundary_bytes = 2.0 * work.tokens_between_blocks * architecture.hidden_size
+
+    def hop(reach: float) -> Array:
+        # Two stages whose ranks lie `reach` apart.
+        return boundary_seconds(
+            cluster, stack, site, structure, boundary_bytes, tp=tp, cp=cp,
+            pp=np.full_like(tp, 2.0), dp=reach / (tp * cp),
+        )  # fmt: skip
+
     return {
         "layer_forward": layer.forward_s,
         "layer_backward": layer.backward_s + again,
@@ -179,8 +191,8 @@ def shape_costs(
         "embedding_backward": ends.embedding_backward_s,
         "head_forward": ends.head_forward_s,
         "head_backward": ends.head_backward_s,
-        # Half-precision activation of one micro-batch between stages, split like the residual.
-        "boundary_bytes": 2.0 * work.tokens_between_blocks * architecture.hidden_size,
+        "near_hop": hop(1.0),
+        "far_hop": hop(float(cluster.nvlink_domain)),
     }
 
 

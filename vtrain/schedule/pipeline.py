@@ -18,6 +18,35 @@ if TYPE_CHECKING:
     Array = npt.NDArray[np.float64]
 
 
+class WeightLoad(NamedTuple):
+    """Weight-gradient part of the backward of the first, the inner and the last rank, [n]."""
+
+    first_s: Array
+    inner_s: Array
+    last_s: Array
+
+
+class RoundLoad(NamedTuple):
+    """What decides how fast chunks go round the ranks of an interleaved pipeline, [n].
+
+    Attributes:
+        entry_forward_s: first chunk of rank 0.
+        entry_backward_s: the same, backward.
+        plain_forward_s: a chunk without embedding or head, with the dearest send of any rank.
+        plain_backward_s: the same, backward.
+        ring_flight_s: seconds a message is under way, after it has left its rank, once round all
+            ranks and back to the first.
+        last_lag_s: how much less the last rank's backward send holds it than the dearest send.
+    """
+
+    entry_forward_s: Array
+    entry_backward_s: Array
+    plain_forward_s: Array
+    plain_backward_s: Array
+    ring_flight_s: Array
+    last_lag_s: Array
+
+
 class PipelineLoad(NamedTuple):
     """What the ranks of a pipeline do for one micro-batch; seconds, arrays over plans [n].
 
@@ -34,17 +63,9 @@ class PipelineLoad(NamedTuple):
         inner_total_s: forward and backward of all inner ranks together; 0 where pp < 3.
         behind_s: of it, the inner ranks behind the one that sets the pace.
         behind: how many those are.
-        first_weight_s: weight-gradient part of rank 0's backward; only zb-h1 reads these.
-        inner_weight_s: of the inner rank.
-        last_weight_s: of the last rank.
-        entry_forward_s: first chunk of rank 0; only interleaving reads these.
-        entry_backward_s: the same, backward.
-        plain_forward_s: a chunk without embedding or head, with the dearest send of any rank.
-        plain_backward_s: the same, backward.
-        ring_flight_s: seconds a message is under way, after it has left its rank, once round all
-            ranks and back to the first.
         drain_s: what the last gradient loses on its way out to traffic it shares NICs with.
-        last_lag_s: how much less the last rank's backward send holds it than the dearest send.
+        rounds: only where a plan is interleaved.
+        weights: only for zb-h1.
     """
 
     first_forward_s: Array
@@ -56,16 +77,9 @@ class PipelineLoad(NamedTuple):
     inner_total_s: Array
     behind_s: Array
     behind: Array
-    first_weight_s: Array
-    inner_weight_s: Array
-    last_weight_s: Array
-    entry_forward_s: Array
-    entry_backward_s: Array
-    plain_forward_s: Array
-    plain_backward_s: Array
-    ring_flight_s: Array
-    last_lag_s: Array
     drain_s: Array
+    rounds: RoundLoad | None
+    weights: WeightLoad | None
 
 
 def pipeline_seconds(
@@ -92,14 +106,13 @@ def pipeline_seconds(
     """
     if schedule == "gpipe":
         seconds = _gpipe(load, pp, num_micro_batches)
-    elif schedule == "zb-h1":
-        seconds = _zero_bubble(load, pp, num_micro_batches)
+    elif load.weights is not None:
+        seconds = _zero_bubble(load, load.weights, pp, num_micro_batches)
     else:
         seconds = _one_f_one_b(load, pp, num_micro_batches)
-        woven = virtual_stages > 1.0
-        if bool(woven.any()):
-            interleaved = _interleaved(load, pp, virtual_stages, num_micro_batches)
-            seconds = np.where(woven, interleaved, seconds)
+        if load.rounds is not None:
+            interleaved = _interleaved(load, load.rounds, pp, virtual_stages, num_micro_batches)
+            seconds = np.where(virtual_stages > 1.0, interleaved, seconds)
     alone = num_micro_batches * (load.first_forward_s + load.first_backward_s)
     return np.where(pp <= 1.0, alone, seconds)
 
@@ -127,34 +140,55 @@ def _one_f_one_b(load: PipelineLoad, pp: Array, m: Array) -> Array:
     A last rank that works less than a forward (in) or a backward (out) of any rank before it
     cannot help: the next micro-batch is not there yet.
     """
+    return _longest(load, pp, m, (0.0, 0.0, 0.0))
+
+
+def _longest(
+    load: PipelineLoad, pp: Array, m: Array, weights: tuple[Array | float, ...]
+) -> Array:
+    """Longest path of 1F1B; `weights` are tasks that follow a backward and hold up nobody else.
+
+    They belong to the first, the inner and the last rank; pp of each come after the last forward,
+    those of the micro-batches that are then still to come back.
+    """
+    first_weight, inner_weight, last_weight = weights
     first = load.first_forward_s + load.first_backward_s
     inner = load.inner_forward_s + load.inner_backward_s
     last = load.last_forward_s + load.last_backward_s
     has_inner = pp > 2.0
     total = first + load.inner_total_s + last + load.drain_s
-    forward = np.maximum(load.first_forward_s, has_inner * load.inner_forward_s)
-    backward = np.maximum(load.first_backward_s, has_inner * load.inner_backward_s)
-    last_in, last_out = np.maximum(last, forward), np.maximum(last, backward)
+    steady = np.maximum(m - pp, 0.0)
+    first_out = load.first_backward_s + first_weight
+    inner_out = load.inner_backward_s + inner_weight
+    last_in = np.maximum(
+        last, np.maximum(load.first_forward_s, has_inner * load.inner_forward_s)
+    )
+    last_out = np.maximum(last, np.maximum(first_out, has_inner * inner_out)) + load.drain_s
 
-    def path(forward: Array, backward: Array, before: Array, after: Array, n: Array) -> Array:
+    def path(
+        forward: Array, pair: Array, out: Array, weight: Array | float, before: Array | float,
+        after: Array, n: Array,
+    ) -> Array:  # fmt: skip
         full = (
             before
-            + (m - n) * (forward + backward)
+            + (m - n) * pair
+            + steady * weight
             + np.maximum(after + last_in, n * forward)
-            + np.maximum(after + last_out + load.drain_s, n * backward)
+            + np.maximum(after + last_out, n * out)
         )
-        short = total + (m - 1.0) * np.maximum(forward, backward)
+        short = total + (m - 1.0) * np.maximum(forward, pair - forward)
         return np.where(m > n, full, short)
 
-    nothing = np.zeros_like(total)
     from_first = path(
-        load.first_forward_s, load.first_backward_s, nothing, load.inner_total_s, pp - 1.0
-    )
+        load.first_forward_s, first, first_out, first_weight, 0.0,
+        load.inner_total_s, pp - 1.0,
+    )  # fmt: skip
     from_inner = path(
-        load.inner_forward_s, load.inner_backward_s,
+        load.inner_forward_s, inner, inner_out, inner_weight,
         first + load.inner_total_s - load.behind_s - inner, load.behind_s, load.behind + 1.0,
     )  # fmt: skip
-    longest = np.maximum(from_first, total + (m - 1.0) * last)
+    from_last = total + (m - 1.0) * last + steady * last_weight
+    longest: Array = np.maximum(from_first, from_last)
     return np.where(has_inner, np.maximum(longest, from_inner), longest)
 
 
@@ -171,7 +205,7 @@ def _gpipe(load: PipelineLoad, pp: Array, m: Array) -> Array:
     return way + (m - 1.0) * (forward + backward)
 
 
-def _zero_bubble(load: PipelineLoad, pp: Array, m: Array) -> Array:
+def _zero_bubble(load: PipelineLoad, weights: WeightLoad, pp: Array, m: Array) -> Array:
     """Longest path of ZB-H1.
 
     As 1F1B with u_j, forward and input gradient, in place of w_j; the rank that sets the pace
@@ -180,41 +214,27 @@ def _zero_bubble(load: PipelineLoad, pp: Array, m: Array) -> Array:
     nothing shares a NIC. Equal ranks give m w + (pp - 1)(F + B - W) (Qi et al. 2023,
     arXiv 2401.10241, table 2). A rank may also end the step with the weight gradients it kept.
     """
+    inner_count = np.maximum(pp - 2.0, 0.0)
     without = load._replace(
-        first_backward_s=load.first_backward_s - load.first_weight_s,
-        inner_backward_s=load.inner_backward_s - load.inner_weight_s,
-        last_backward_s=load.last_backward_s - load.last_weight_s,
-        inner_total_s=load.inner_total_s - np.maximum(pp - 2.0, 0.0) * load.inner_weight_s,
-        behind_s=load.behind_s - load.behind * load.inner_weight_s,
+        first_backward_s=load.first_backward_s - weights.first_s,
+        inner_backward_s=load.inner_backward_s - weights.inner_s,
+        last_backward_s=load.last_backward_s - weights.last_s,
+        inner_total_s=load.inner_total_s - inner_count * weights.inner_s,
+        behind_s=load.behind_s - load.behind * weights.inner_s,
+        drain_s=np.zeros_like(m),
     )
-    # Spreading W over the micro-batches lets the path that a rank sets carry its own share.
-    steady = np.maximum(m - pp, 0.0)
-    first = without.first_forward_s + without.first_backward_s
-    inner = without.inner_forward_s + without.inner_backward_s
-    last = without.last_forward_s + without.last_backward_s
-    total = first + without.inner_total_s + last
-    has_inner = pp > 2.0
-    full = m >= pp
-
-    def path(pace: Array, weight: Array, saved: Array) -> Array:
-        return total + (m - 1.0) * pace - np.where(full, saved, 0.0) + steady * weight
-
-    longest = np.maximum(
-        path(first, load.first_weight_s,
-             (pp - 1.0) * first - without.inner_total_s - last),
-        path(last, load.last_weight_s, np.zeros_like(last)),
-    )  # fmt: skip
-    saved = (without.behind + 1.0) * inner - without.behind_s - last
-    longest = np.where(
-        has_inner, np.maximum(longest, path(inner, load.inner_weight_s, saved)), longest
-    )
+    out = _longest(without, pp, m, weights) + weights.first_s
     # The last rank reaches its first task after the forwards before it and never waits again.
-    share = without.first_forward_s + np.maximum(pp - 2.0, 0.0) * without.inner_forward_s
-    kept = share + m * (last + load.last_weight_s)
-    return np.maximum(longest + load.first_weight_s, kept)
+    reached = load.first_forward_s + inner_count * load.inner_forward_s
+    longest: Array = np.maximum(
+        out, reached + m * (load.last_forward_s + load.last_backward_s)
+    )
+    return longest
 
 
-def _interleaved(load: PipelineLoad, pp: Array, v: Array, m: Array) -> Array:
+def _interleaved(
+    load: PipelineLoad, round_: RoundLoad, pp: Array, v: Array, m: Array
+) -> Array:
     """Longest path of interleaved 1F1B.
 
     In groups of pp micro-batches the forwards of one chunk leave rank 0 just as those of the
@@ -232,15 +252,15 @@ def _interleaved(load: PipelineLoad, pp: Array, v: Array, m: Array) -> Array:
     first = load.first_forward_s + load.first_backward_s
     last = load.last_forward_s + load.last_backward_s
     inner = load.inner_forward_s + load.inner_backward_s
-    ring, rounds = load.ring_flight_s, v - 1.0
-    held_forward = (pp - 1.0) * (load.entry_forward_s - load.plain_forward_s) - ring
-    held_backward = (pp - 1.0) * (load.entry_backward_s - load.plain_backward_s) - ring
+    ring, rounds = round_.ring_flight_s, v - 1.0
+    held_forward = (pp - 1.0) * (round_.entry_forward_s - round_.plain_forward_s) - ring
+    held_backward = (pp - 1.0) * (round_.entry_backward_s - round_.plain_backward_s) - ring
     way = (
-        load.entry_forward_s + load.entry_backward_s
+        round_.entry_forward_s + round_.entry_backward_s
         + np.maximum(held_forward, 0.0) + np.maximum(held_backward, load.drain_s)
         + load.inner_total_s / v + rounds * ring + 2.0 * (1.0 - 1.0 / pp) * ring
     )  # fmt: skip
-    path_last = m * last + way + rounds * np.maximum(pp * load.last_lag_s, ring)
+    path_last = m * last + way + rounds * np.maximum(pp * round_.last_lag_s, ring)
     step = 2.0 * ring / pp
     last_chunk = inner / v + last - inner + step
     waits = np.maximum(last_chunk - 2.0 * load.inner_forward_s / v, 0.0) + np.maximum(
@@ -250,4 +270,5 @@ def _interleaved(load: PipelineLoad, pp: Array, v: Array, m: Array) -> Array:
     # backward: the longest path changes over between them.
     path_inner = m * inner + way - inner / v + waits - step + rounds * ring
     longest = np.where(pp > 2.0, np.maximum(path_last, path_inner), path_last)
-    return np.maximum(longest, m * first + 2.0 * v * ring - step)
+    at_least: Array = np.maximum(longest, m * first + 2.0 * v * ring - step)
+    return at_least
