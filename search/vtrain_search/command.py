@@ -94,8 +94,15 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
             folder.close()
 
 
-def make_executor(problem: Problem, options: RunOptions) -> Executor:
+def make_executor(
+    problem: Problem, options: RunOptions, *, work_s: float | None = None
+) -> Executor:
     """Return the executor that the options ask for; says what `auto` chose.
+
+    Args:
+        problem: constants of the search.
+        options: workers and address.
+        work_s: seconds of work on one core; None takes SECONDS_PER_CASE a case.
 
     Raises:
         UserInputError: for a number of workers that makes no sense.
@@ -116,7 +123,7 @@ def make_executor(problem: Problem, options: RunOptions) -> Executor:
 
         return RayExecutor(problem, workers=workers, address=options.ray_address)
     if workers is None:
-        work_s = SECONDS_PER_CASE * len(problem.cases)
+        work_s = work_s or SECONDS_PER_CASE * len(problem.cases)
         workers = (cores or 1) if (cores or 1) > 1 and work_s > RAY_START_S else 1
         if not options.quiet:
             what = f"{workers} Ray workers" if workers > 1 else "one worker in this process"

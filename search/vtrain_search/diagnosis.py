@@ -10,6 +10,7 @@ from vtrain.errors import InfeasibleError
 from vtrain.units import format_count, format_duration, format_usd
 from vtrain_search.evaluator import Evaluator, Outcome
 from vtrain_search.grid import CELLS_PER_BLOCK, CELLS_PER_OCTAVE, gpu_counts
+from vtrain_search.joint import JointPoint
 from vtrain_search.pins import Pins
 from vtrain_search.scan import scan
 from vtrain_search.space import MIN_PARAMETERS, Point
@@ -17,6 +18,7 @@ from vtrain_search.space import MIN_PARAMETERS, Point
 if TYPE_CHECKING:
     from vtrain_search.driver import Found
     from vtrain_search.problem import Case, Offer, Problem
+    from vtrain_search.search_state import Candidate
 
 _DOUBLINGS = 24
 _HALVINGS = 6
@@ -33,11 +35,16 @@ def diagnose(problem: Problem, found: Found) -> InfeasibleError:
     """
     case, search = problem.cases[0], found.searches[0]
     nearest = min(search.trials, key=lambda t: t.outcome.violation)
-    points = _small_points(problem, nearest.point)
+    points = _small_points(problem, architecture_of(nearest.point))
     return InfeasibleError(
         f"no feasible design for {case.label}: {_rule(problem, case, nearest.outcome.reason)}",
         hint=_nearest_fix(problem, case, points, nearest.outcome.reason),
     )
+
+
+def architecture_of(candidate: Candidate) -> Point:
+    """Return the architecture of a candidate of either space."""
+    return candidate.architecture if isinstance(candidate, JointPoint) else candidate
 
 
 def _small_points(problem: Problem, nearest: Point) -> list[Point]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vtrain_search.case_search import CaseSearch, Settings, Trial
 from vtrain_search.evaluator import Outcome, Task
+from vtrain_search.joint_search import JointSearch
 from vtrain_search.objective import designs_of
 from vtrain_search.samplers import quiet_optuna
 from vtrain_search.scan import points_of_size
@@ -16,7 +17,7 @@ from vtrain_search.scan import points_of_size
 if TYPE_CHECKING:
     from vtrain_search.executors import Executor
     from vtrain_search.problem import Problem
-    from vtrain_search.space import Point
+    from vtrain_search.search_state import Candidate, SearchState
 
 _EXCHANGE_ROUNDS = 6
 SMALLER_SIZES = (0.5, 0.25)
@@ -26,7 +27,7 @@ SMALLER_SIZES = (0.5, 0.25)
 class Recorder(Protocol):
     """Where finished trials go and where an interrupted run's trials come from."""
 
-    def recorded(self, case: int, batch: int, position: int, point: Point) -> Outcome | None:
+    def recorded(self, case: int, batch: int, position: int, point: Candidate) -> Outcome | None:
         """Return the outcome of a trial an earlier run finished, else None."""
 
     def record(self, case: int, trials: Sequence[Trial]) -> None:
@@ -55,9 +56,12 @@ class Found:
         progress: counts.
     """
 
-    searches: tuple[CaseSearch, ...]
+    searches: tuple[SearchState, ...]
     stopped: str
     progress: Progress
+
+
+_INVALID = Outcome(loss=float("inf"), reason="architecture", violation=100.0)
 
 
 class _Stop(Exception):
@@ -88,9 +92,10 @@ def search(
         on_progress: called while the search runs.
     """
     quiet_optuna()
-    runner = _Runner(problem, executor, recorder, timeout_s, on_progress)
-    searches = tuple(
-        CaseSearch(problem, case, settings, share_of=share_of(problem)) for case in problem.cases
+    runner = _Runner(executor, recorder, timeout_s, on_progress)
+    kind = JointSearch if settings.space == "joint" else CaseSearch
+    searches: tuple[SearchState, ...] = tuple(
+        kind(problem, case, settings, share_of=share_of(problem)) for case in problem.cases
     )
     stopped = ""
     try:
@@ -100,12 +105,13 @@ def search(
             if not batches:
                 break
             runner.round(searches, batches)
-        for _ in range(_EXCHANGE_ROUNDS):
-            batches = _exchange(searches)
-            if not batches:
-                break
-            runner.round(searches, batches)
-        runner.round(searches, _smaller(problem, searches))
+        if settings.space == "bilevel":
+            for _ in range(_EXCHANGE_ROUNDS):
+                batches = _exchange(searches)
+                if not batches:
+                    break
+                runner.round(searches, batches)
+            runner.round(searches, _smaller(problem, searches))
     except _Stop:
         stopped = "timeout"
     except KeyboardInterrupt:
@@ -113,7 +119,7 @@ def search(
     return Found(searches=searches, stopped=stopped, progress=runner.progress)
 
 
-def _exchange(searches: Sequence[CaseSearch]) -> dict[int, list[Point]]:
+def _exchange(searches: Sequence[SearchState]) -> dict[int, list[Candidate]]:
     """Offer each case the best architectures of the cases next to it in the table."""
     batches = {}
     for i, own in enumerate(searches):
@@ -124,7 +130,7 @@ def _exchange(searches: Sequence[CaseSearch]) -> dict[int, list[Point]]:
     return batches
 
 
-def _smaller(problem: Problem, searches: Sequence[CaseSearch]) -> dict[int, list[Point]]:
+def _smaller(problem: Problem, searches: Sequence[SearchState]) -> dict[int, list[Candidate]]:
     """Ask each case for the best models of half and a quarter of its size, cheaper to serve."""
     batches = {}
     for i, (case, own) in enumerate(zip(problem.cases, searches, strict=True)):
@@ -163,29 +169,29 @@ class _Runner:
 
     def __init__(
         self,
-        problem: Problem,
         executor: Executor,
         recorder: Recorder | None,
         timeout_s: float | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        self._problem = problem
         self._executor = executor
         self._recorder = recorder
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
         self._on_progress = on_progress
         self.progress = Progress()
 
-    def round(self, searches: Sequence[CaseSearch], batches: dict[int, list[Point]]) -> None:
+    def round(self, searches: Sequence[SearchState], batches: dict[int, list[Candidate]]) -> None:
         """Evaluate one batch of several cases and tell each case its own."""
-        known: dict[tuple[int, Point], Outcome] = {}
-        wanted: dict[Point, list[int]] = {}
+        known: dict[tuple[int, Candidate], Outcome] = {}
+        wanted: dict[Candidate, list[int]] = {}
         for i, points in batches.items():
             batch = searches[i].batch
             for position, point in enumerate(points):
                 if (i, point) in known:
                     continue
-                outcome = searches[i].recall(point) or self._invalid(point)
+                outcome = searches[i].recall(point)
+                if outcome is None and not searches[i].is_valid(point):
+                    outcome = _INVALID
                 if outcome is None and self._recorder is not None:
                     outcome = self._recorder.recorded(i, batch, position, point)
                 if outcome is not None:
@@ -208,11 +214,6 @@ class _Runner:
             if self._recorder is not None:
                 self._recorder.record(i, new)
         self._report()
-
-    def _invalid(self, point: Point) -> Outcome | None:
-        if self._problem.space.is_valid(point):
-            return None
-        return Outcome(loss=float("inf"), reason="architecture", violation=100.0)
 
     def _count(self, outcome: Outcome) -> None:
         self.progress.evaluated += 1

@@ -10,12 +10,14 @@ import numpy as np
 
 from vtrain.design import Design
 from vtrain_search.inner import ArchitectureTable
+from vtrain_search.joint import JointPoint, score_joint
 from vtrain_search.rounding import round_relative
 from vtrain_search.window import search_window
 
 if TYPE_CHECKING:
     from vtrain_search.objective import Scored
     from vtrain_search.problem import Case, Offer, Problem
+    from vtrain_search.search_state import Candidate
     from vtrain_search.space import Point
 
 _TABLES_KEPT = 64
@@ -27,7 +29,7 @@ class Task(NamedTuple):
     `wide` asks for every GPU count and batch that could matter, not just the promising ones.
     """
 
-    point: Point
+    point: Candidate
     cases: tuple[int, ...]
     wide: bool = False
 
@@ -74,7 +76,17 @@ class Evaluator:
     def evaluate(self, task: Task) -> tuple[Outcome, ...]:
         """Return one outcome for each case of the task, in its order."""
         cases = (self._problem.cases[i] for i in task.cases)
-        return tuple(self.outcome(task.point, case, wide=task.wide) for case in cases)
+        point = task.point
+        if isinstance(point, JointPoint):
+            return tuple(self.joint(point, case) for case in cases)
+        return tuple(self.outcome(point, case, wide=task.wide) for case in cases)
+
+    def joint(self, point: JointPoint, case: Case) -> Outcome:
+        """Return the run of one joint design."""
+        scored, offer, over = score_joint(self._problem, case, point)
+        if len(scored.cells) == 0 and np.isfinite(over):
+            return _nothing(scored, "memory", float(np.log(over)))
+        return self._with_offer(scored, point.architecture, case, offer)
 
     def scored(self, point: Point, case: Case, offer: Offer, *, wide: bool = False) -> Scored:
         """Return the scored window of one architecture, for reports that want more."""

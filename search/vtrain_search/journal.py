@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vtrain_search.evaluator import Outcome
+from vtrain_search.joint import JointPoint
 from vtrain_search.samplers import quiet_optuna
 from vtrain_search.space import Point
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from vtrain_search.case_search import Trial
+    from vtrain_search.search_state import Candidate
 
 # Joint design as parameters of the stored study; the order of a row, text as categories.
 _WHOLE = (
@@ -95,7 +97,7 @@ class Journal:
             )
             for i, label in enumerate(labels)
         ]  # fmt: skip
-        self._stored: dict[Place, tuple[Point, Outcome]] = {}
+        self._stored: dict[Place, tuple[Candidate, Outcome]] = {}
         for case, study in enumerate(self._studies):
             for trial in study.get_trials(deepcopy=False):
                 place, point, outcome = _read(case, trial.user_attrs)
@@ -105,7 +107,7 @@ class Journal:
         """Return the number of stored trials."""
         return len(self._stored)
 
-    def get(self, place: Place) -> tuple[Point, Outcome] | None:
+    def get(self, place: Place) -> tuple[Candidate, Outcome] | None:
         """Return the stored architecture and outcome of a place."""
         return self._stored.get(place)
 
@@ -132,7 +134,7 @@ class Journal:
             self._stored[place] = (trial.point, outcome)
 
 
-def _parameters(point: Point, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parameters(point: Candidate, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the joint design as parameters; an infeasible trial has its architecture only."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
@@ -166,7 +168,7 @@ def _attributes(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _read(case: int, attributes: dict[str, Any]) -> tuple[Place, Point, Outcome]:
+def _read(case: int, attributes: dict[str, Any]) -> tuple[Place, Candidate, Outcome]:
     row = attributes["row"]
     outcome = Outcome(
         loss=float(row["loss"]) if row else math.inf,
@@ -177,4 +179,8 @@ def _read(case: int, attributes: dict[str, Any]) -> tuple[Place, Point, Outcome]
         plans_fit=attributes["plans_fit"],
     )
     place = Place(case, attributes["batch"], attributes["position"])
-    return place, Point(*attributes["point"]), outcome
+    return place, _point(attributes["point"]), outcome
+
+
+def _point(values: list[Any]) -> Candidate:
+    return Point(*values) if len(values) == len(Point._fields) else JointPoint(*values)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vtrain_search.case_search import Trial
     from vtrain_search.evaluator import Outcome
-    from vtrain_search.space import Point
+    from vtrain_search.search_state import Candidate
 
 RUN_FILE = "run.json"
 JOURNAL_FILE = "trials.journal"
@@ -129,7 +129,7 @@ class RunFolder:
             ) from None
         return len(self._journal)
 
-    def recorded(self, case: int, batch: int, position: int, point: Point) -> Outcome | None:
+    def recorded(self, case: int, batch: int, position: int, point: Candidate) -> Outcome | None:
         """Return the outcome an earlier run stored at this place.
 
         Raises:

@@ -14,8 +14,8 @@ from vtrain_search.objective import designs_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from vtrain_search.case_search import CaseSearch, Trial
     from vtrain_search.problem import Case, Problem
+    from vtrain_search.search_state import SearchState, Trial
 
 TIE_SHARE = 0.01
 """Gaps under 1 % of the budget are below any simulator's error."""
@@ -47,7 +47,7 @@ class Answer:
     trials: int
 
 
-def answer_case(problem: Problem, case: Case, search: CaseSearch, *, seed: int) -> Answer | None:
+def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int) -> Answer | None:
     """Return the answer of a finished (or interrupted) search; None when nothing was feasible.
 
     Args:
@@ -104,7 +104,7 @@ def loss_inputs(rows: Sequence[Mapping[str, Any]]) -> Designs:
     return Designs(**{n: np.array([float(getattr(p, n)) for p in parts]) for n in names})
 
 
-def _distinct(search: CaseSearch) -> list[Trial]:
+def _distinct(search: SearchState) -> list[Trial]:
     """Return one trial an architecture, in the order they were told."""
     return list({t.point: t for t in reversed(search.trials)}.values())[::-1]
 

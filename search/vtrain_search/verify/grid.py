@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vtrain_search.driver import share_of
 from vtrain_search.evaluator import Outcome, Task
 from vtrain_search.scan import grid_points
 
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 GRID_SHARE = 0.25
 """Shapes that cost up to this share of the budget by the coarse scan are in the grid."""
-WIDE_BEST = 48
-"""Best architectures whose whole range of GPU counts and batches is enumerated as well."""
+WIDE_SHARE = 0.10
+"""Architectures within this share of the best have their whole range of GPU counts and batches
+enumerated as well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,7 @@ class GridResult:
         point: its architecture.
         outcome: its design and loss.
         architectures: architectures enumerated.
+        wide: those enumerated over the wide range of GPU counts and batches.
         plans: (design, plan) points estimated.
         outcomes: every architecture's outcome.
     """
@@ -36,6 +39,7 @@ class GridResult:
     point: Point
     outcome: Outcome
     architectures: int
+    wide: int
     plans: int
     outcomes: dict[Point, Outcome]
 
@@ -70,19 +74,20 @@ def enumerate_grid(
         if on_progress is not None:
             on_progress(done, len(points))
     plans = sum(o.plans for o in outcomes.values())
-    leaders = sorted(
-        (p for p in points if outcomes[p].feasible), key=lambda p: (outcomes[p].key, p)
-    )[:WIDE_BEST]
+    feasible = [p for p in points if outcomes[p].feasible]
+    if not feasible:
+        return None
+    first = min(feasible, key=lambda p: (outcomes[p].key, p))
+    share = share_of(problem)
+    leaders = [p for p in feasible if share(outcomes[p], outcomes[first]) <= WIDE_SHARE]
     for point, outcome in _wide(executor, leaders, case):
         plans += outcome.plans
         if outcome.feasible and outcome.key < outcomes[point].key:
             outcomes[point] = outcome
-    if not leaders:
-        return None
     best = min(leaders, key=lambda p: (outcomes[p].key, p))
     return GridResult(
-        point=best, outcome=outcomes[best], architectures=len(points), plans=plans,
-        outcomes=outcomes,
+        point=best, outcome=outcomes[best], architectures=len(points), wide=len(leaders),
+        plans=plans, outcomes=outcomes,
     )  # fmt: skip
 
 
