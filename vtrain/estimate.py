@@ -2,8 +2,8 @@
 
 The cost of a row does not grow with its layers, GPUs or micro-batches: what depends on the
 shape of the work (tp, cp, micro-batch) is computed once for each distinct shape and gathered.
-What the closed form leaves out, and `vtrain.simulate` plays: link contention between pipeline
-and data-parallel traffic, and the exact order of chunks on unequal interleaved stages.
+What it leaves out, and `vtrain.simulate` plays, is listed at
+`vtrain.schedule.pipeline.pipeline_seconds`.
 """
 
 from __future__ import annotations
