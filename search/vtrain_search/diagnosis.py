@@ -168,7 +168,7 @@ def _smallest_count(problem: Problem, offer: Offer, point: Point) -> int | None:
     counts = gpu_counts(offer.cluster, max_gpus=offer.cluster.max_gpus, pins=free.pins)
 
     def holds(position: int) -> bool:
-        return len(table.window([int(counts[position])], _BLOCKS)) > 0
+        return len(table.window([(int(counts[position]), b) for b in _BLOCKS])) > 0
 
     low, high = -1, 0
     while not holds(high):

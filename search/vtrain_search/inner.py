@@ -95,15 +95,13 @@ class ArchitectureTable:
         self._space = plan_space(cluster, stack, pins)
         self._blocks: dict[tuple[int, int], Cells] = {}
 
-    def window(self, gpus: Sequence[int], batch_blocks: Sequence[int]) -> Cells:
-        """Return the rows of some GPU counts and batch blocks.
+    def window(self, keys: Sequence[tuple[int, int]]) -> Cells:
+        """Return the rows of some (GPU count, batch block) pairs, in their order.
 
         Args:
-            gpus: GPU counts.
-            batch_blocks: half-octaves of the batch scale: block b holds the cells from
-                b x CELLS_PER_BLOCK on.
+            keys: block b is a half-octave of the batch scale: the cells from b x CELLS_PER_BLOCK
+                on.
         """
-        keys = [(int(g), int(b)) for g in gpus for b in batch_blocks]
         missing = [key for key in keys if key not in self._blocks]
         if missing:
             self._fill(missing)

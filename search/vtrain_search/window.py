@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from vtrain_search.laws import critical_batch_tokens
 from vtrain_search.objective import Scored, score
 
 if TYPE_CHECKING:
+    from vtrain.architecture import Architecture
     from vtrain_search.grid import IntArray
     from vtrain_search.inner import ArchitectureTable
     from vtrain_search.problem import Case, Offer, Problem
@@ -22,21 +24,20 @@ TYPICAL_MFU = 0.45
 # Three GPU counts around the one that spends the budget in time, and two octaves of batches from
 # half an octave below the critical one: measured to hold nine best rows in ten off the edge, and
 # grown for the tenth. Growing costs a second call of the simulator, whose cost is mostly fixed.
-_COUNTS_ABOVE = 1
+_COUNTS_BELOW, _COUNTS_ABOVE = 1, 1
 _BLOCKS_BELOW, _BLOCKS_ABOVE = 1, 2
 _ROUNDS = 16
-_JUMP, _JUMPS = 3.0, 2
+_PROBES = (1.5, 2.0, 3.0)
+"""Multiples of the GPUs that the budget needs where few replicas share the optimizer state: more
+replicas may free the memory that a lower tensor-parallel degree or no recomputation needs."""
+_MANY_REPLICAS = 24
+"""From here on the optimizer's 12 bytes a parameter weigh under half a byte a GPU."""
+_LAST_RESORT = 9.0
+"""Multiple of the GPUs to try when nothing fits at all: a run on more is over in a tenth of the
+time."""
 
-
-@dataclass(slots=True)
-class _Window:
-    """Inclusive positions in the GPU counts and inclusive batch blocks."""
-
-    low: int
-    high: int
-    block_low: int
-    block_high: int
-    jumps: int = 0
+Key = tuple[int, int]
+"""Position in the GPU counts and batch block."""
 
 
 def peak_flops(problem: Problem, offer: Offer) -> float:
@@ -70,7 +71,7 @@ def search_window(
 
     Fewer GPUs than spend the budget before the deadline leave money, more lose efficiency, and
     batches far from the critical one lose tokens: the best row lies near both. The window starts
-    there and grows wherever the best row touches its edge.
+    there and grows until every neighbour of its best row has been seen.
 
     Args:
         problem: stack, sequence length, loss model and sanity limits.
@@ -80,94 +81,117 @@ def search_window(
         wide: start with half to four times the GPUs that the budget needs and two octaves of
             batches on either side, to check the narrow start.
     """
-    counts = gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=problem.pins)
-    flops = table.architecture.training_flops_per_token(problem.seq_length)
-    hours = usable_gpu_hours(problem, case, offer, flops)
-    window = _start(problem, case, offer, counts, hours, flops)
-    if wide:
-        full = hours * 3600.0 / case.deadline_s
-        window.low = min(window.low, int(np.searchsorted(counts, 0.5 * full)))
-        window.high = max(window.high, int(np.searchsorted(counts, 4.0 * full)) - 1)
-        if "global_batch_size" not in problem.pins.exact:
-            window.block_low = max(0, window.block_low - 3)
-            window.block_high += 2
+    place = _Place.of(problem, case, offer, table.architecture)
+    keys = place.wide() if wide else place.narrow()
+    probed = wide
     for _ in range(_ROUNDS):
-        cells = table.window(
-            [int(c) for c in counts[window.low : window.high + 1]],
-            range(window.block_low, window.block_high + 1),
-        )
+        cells = table.window([(int(place.counts[i]), block) for i, block in sorted(keys)])
         scored = score(problem, case, offer, table.architecture, cells)
-        grown = _grow(problem, window, scored, counts)
-        if not grown:
+        missing = _missing(problem, place, scored) - keys
+        if not missing and not probed:
+            probed = True
+            missing = place.probes(scored) - keys
+        if not missing:
             break
+        keys |= missing
     return scored
 
 
-def _start(
-    problem: Problem, case: Case, offer: Offer, counts: IntArray, hours: float, flops: float
-) -> _Window:
-    full = hours * 3600.0 / case.deadline_s
-    first = min(int(np.searchsorted(counts, full * (1.0 - 1e-9))), len(counts) - 1)
-    tokens = case.tokens or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
-    batch = critical_batch_tokens(np.asarray(max(tokens, 1.0))) / problem.seq_length
-    if "global_batch_size" in problem.pins.exact:
-        cells = cell_of(np.array(problem.pins.exact["global_batch_size"], dtype=np.int64))
-        low, high = (int(c) // CELLS_PER_BLOCK for c in (cells.min(), cells.max()))
-    else:
-        if bounds := problem.pins.bounds("global_batch_size"):
-            batch = np.clip(batch, *bounds)
-        block = int(cell_of(batch)) // CELLS_PER_BLOCK
-        low, high = max(0, block - _BLOCKS_BELOW), block + _BLOCKS_ABOVE
-    return _Window(
-        low=max(0, first - 1),
-        high=min(len(counts) - 1, first + _COUNTS_ABOVE),
-        block_low=low,
-        block_high=high,
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where one budget looks first in the table of one architecture.
+
+    Attributes:
+        counts: GPU counts that can be rented.
+        needed: GPUs that spend the budget exactly at the deadline.
+        first: position of the smallest count that is enough.
+        blocks: first and last batch block to look at.
+        fixed_batch: the batch is pinned, so no other block exists.
+    """
+
+    counts: IntArray
+    needed: float
+    first: int
+    blocks: tuple[int, int]
+    fixed_batch: bool
+
+    @classmethod
+    def of(cls, problem: Problem, case: Case, offer: Offer, architecture: Architecture) -> _Place:
+        """Find the place from the budget, the deadline and the critical batch."""
+        counts = gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=problem.pins)
+        flops = architecture.training_flops_per_token(problem.seq_length)
+        hours = usable_gpu_hours(problem, case, offer, flops)
+        needed = hours * 3600.0 / case.deadline_s
+        first = min(int(np.searchsorted(counts, needed * (1.0 - 1e-9))), len(counts) - 1)
+        fixed = "global_batch_size" in problem.pins.exact
+        if fixed:
+            cells = cell_of(np.array(problem.pins.exact["global_batch_size"], dtype=np.int64))
+            blocks = (int(cells.min()) // CELLS_PER_BLOCK, int(cells.max()) // CELLS_PER_BLOCK)
+        else:
+            tokens = case.tokens or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600 / flops
+            batch = critical_batch_tokens(np.asarray(max(tokens, 1.0))) / problem.seq_length
+            if bounds := problem.pins.bounds("global_batch_size"):
+                batch = np.clip(batch, *bounds)
+            block = int(cell_of(batch)) // CELLS_PER_BLOCK
+            blocks = (max(0, block - _BLOCKS_BELOW), block + _BLOCKS_ABOVE)
+        return cls(counts=counts, needed=needed, first=first, blocks=blocks, fixed_batch=fixed)
+
+    def narrow(self) -> set[Key]:
+        """Return the keys every evaluation starts with."""
+        low = max(0, self.first - _COUNTS_BELOW)
+        high = min(len(self.counts) - 1, self.first + _COUNTS_ABOVE)
+        return self._rectangle(range(low, high + 1), *self.blocks)
+
+    def wide(self) -> set[Key]:
+        """Return every key from half to four times the GPUs and two octaves of batches around."""
+        low = min(max(0, self.first - 1), int(np.searchsorted(self.counts, 0.5 * self.needed)))
+        high = max(self.first, int(np.searchsorted(self.counts, 4.0 * self.needed)) - 1)
+        more = (0, 0) if self.fixed_batch else (3, 2)
+        blocks = (max(0, self.blocks[0] - more[0]), self.blocks[1] + more[1])
+        return self._rectangle(range(low, min(high, len(self.counts) - 1) + 1), *blocks)
+
+    def probes(self, scored: Scored) -> set[Key]:
+        """Return keys at multiples of the GPUs where more replicas could free memory."""
+        if scored.best is not None:
+            if scored.cells.plans.dp[scored.best] >= _MANY_REPLICAS:
+                return set()
+            factors: tuple[float, ...] = _PROBES
+        elif len(scored.cells) == 0:
+            factors = (*_PROBES, _LAST_RESORT)
+        else:
+            return set()
+        last = len(self.counts) - 1
+        smallest = max(self.needed, float(self.counts[0]))
+        found = {int(np.searchsorted(self.counts, f * smallest * (1 - 1e-9))) for f in factors}
+        low, high = self.blocks
+        middle = (low, high) if self.fixed_batch or scored.best is None else (low + 1, high - 1)
+        return self._rectangle([i for i in sorted(found) if i <= last], *middle)
+
+    def _rectangle(self, positions: Iterable[int], low: int, high: int) -> set[Key]:
+        return {(i, block) for i in positions for block in range(low, high + 1)}
 
 
-def _grow(problem: Problem, window: _Window, scored: Scored, counts: IntArray) -> bool:
-    """Widen the window where its best row touches an edge; return whether it changed."""
-    last = len(counts) - 1
-    before = (window.low, window.high, window.block_low, window.block_high)
+def _missing(problem: Problem, place: _Place, scored: Scored) -> set[Key]:
+    """Return the neighbours of the best row, or smaller batches where steps are too few."""
     if scored.best is not None:
         plans = scored.cells.plans
-        count = int(plans.gpus[scored.best])
+        at = int(np.searchsorted(place.counts, int(plans.gpus[scored.best])))
         block = int(cell_of(plans.global_batch_size[scored.best])) // CELLS_PER_BLOCK
-        if count == counts[window.high]:
-            window.high = min(last, window.high + 2)
-        if count == counts[window.low]:
-            window.low = max(0, window.low - 1)
-        if block == window.block_high:
-            window.block_high += 1
-        if block == window.block_low:
-            window.block_low = max(0, window.block_low - 1)
-    elif len(scored.cells) == 0:
-        _jump(window, counts)
-    elif (batch := _batch_for_steps(problem, scored)) is not None:
-        block = int(cell_of(batch)) // CELLS_PER_BLOCK
-        if block < window.block_low:
-            window.block_low, window.block_high = max(0, block - 1), block
-    return before != (window.low, window.high, window.block_low, window.block_high)
-
-
-def _jump(window: _Window, counts: IntArray) -> None:
-    """Nothing fits or divides: try a few times as many GPUs, which hold more of the states.
-
-    Twice only: sharding over replicas stops helping soon, and a run on eight times the GPUs that
-    the budget needs is over in an eighth of the time.
-    """
-    if window.jumps >= _JUMPS or window.high >= len(counts) - 1:
-        return
-    window.jumps += 1
-    first = min(len(counts) - 1, int(np.searchsorted(counts, _JUMP * counts[window.high])))
-    window.low, window.high = first, min(len(counts) - 1, first + 1)
+        positions = [i for i in (at - 1, at, at + 1) if 0 <= i < len(place.counts)]
+        blocks = [block] if place.fixed_batch else [b for b in (block - 1, block, block + 1)
+                                                    if b >= 0]  # fmt: skip
+        return {(i, b) for i in positions for b in blocks}
+    batch = None if place.fixed_batch else _batch_for_steps(problem, scored)
+    if batch is None:
+        return set()
+    block = int(cell_of(batch)) // CELLS_PER_BLOCK
+    return {(place.first, b) for b in (block - 1, block) if 0 <= b < place.blocks[0]}
 
 
 def _batch_for_steps(problem: Problem, scored: Scored) -> float | None:
     """Return the batch with which the fewest allowed steps are reached; None if they are."""
     run, plans = scored.run, scored.cells.plans
-    if bool((run.steps >= problem.min_steps).any()):
+    if not len(run.steps) or bool((run.steps >= problem.min_steps).any()):
         return None
     sequences = float(np.max(run.steps * plans.global_batch_size))
     return max(1.0, sequences / problem.min_steps)
