@@ -33,7 +33,8 @@ class DataParallelCosts:
         first_accumulation_s: adding one micro-batch's gradient on the first rank.
         middle_accumulation_s: the same on an inner rank.
         last_accumulation_s: the same on the last rank.
-        exposed_s: traffic once a step that compute does not hide.
+        exposed_s: traffic once a step that compute does not hide, on the first rank: it starts
+            first and ends last, later ranks have theirs while they wait.
         reduction_tail_s: gradients of an inner rank that still move after its last backward.
         optimizer_s: optimizer step, gradient norm and clipping.
     """
@@ -101,21 +102,21 @@ def data_parallel_costs(
     if bool(np.any(group > 1.0)):
         if structure.sharding == "zero3":
             forward, backward, exposed, tail = _fully_sharded(
-                cluster, stack, site, per_layer, heaviest - layers.first * per_layer,
+                cluster, stack, site, per_layer, first - layers.first * per_layer,
                 layers.first.astype(np.float64), tp, pp, group, forward, backward,
                 num_micro_batches,
             )  # fmt: skip
         else:
             exposed, tail = _once_a_step(
-                cluster, stack, site, structure, heaviest, tp, group, num_micro_batches,
-                np.maximum(layers.first, layers.middle) * forward,
-                np.maximum(layers.first, layers.middle) * backward,
+                cluster, stack, site, structure, first, tp, group, num_micro_batches,
+                layers.first * forward, layers.first * backward,
             )  # fmt: skip
     if structure.sharding == "zero3":
         # Embedding and head, which are units of their own, are not on inner ranks.
-        tail = tail * (np.where(pp > 2.0, layers.middle, layers.last) / layers.first)
+        own = np.maximum(layers.first, 1)
+        tail = tail * (np.where(pp > 2.0, layers.middle, layers.last) / own)
     else:
-        tail = tail * (np.where(pp > 2.0, middle, last) / heaviest)
+        tail = tail * (np.where(pp > 2.0, middle, last) / first)
     if architecture.tied_embeddings:
         # The two copies of a tied table on the end stages add their gradients.
         pair = tied_table_seconds(cluster, stack, site, table, tp=tp, group=group, pp=pp)

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class PipelineShape(NamedTuple):
     """What sets inner ranks apart; arrays over plans [n]. "Far" steps leave the NVLink domain.
 
-    The pace rank is the inner rank with most layers, among those the one with most far steps, and
-    the latest of equals. With fewer than three ranks everything about inner ranks is 0.
+    The pace rank is the inner rank with most layers, the latest of equals, because fewer faster
+    ranks follow it; where all inner ranks hold equally many, the latest of those with most far
+    steps. With fewer than three ranks everything about inner ranks is 0.
 
     Attributes:
         far: far steps between neighbours, of pp - 1.
@@ -101,7 +102,10 @@ def _shape(
     far = far_boundaries(domain, pp, stride).astype(np.int64)
     steps = (far[:-2] + far[1:-1]) if pp > 2 else np.zeros(0, dtype=np.int64)
     layers = layers_of_stages(architecture, layer_split, pp)[1:-1]
-    pace = int(np.lexsort((np.arange(inner_count), steps, layers))[-1]) if pp > 2 else 0
+    pace = 0
+    if pp > 2:
+        load = steps if np.all(layers == layers[0]) else layers
+        pace = inner_count - 1 - int(load[::-1].argmax())
     return (
         float(far[:-1].sum()), float(far[0] if pp > 1 else 0), float(far[-2] if pp > 1 else 0),
         float(far[-1]), float(steps.sum()), float(steps[pace] if pp > 2 else 0),
