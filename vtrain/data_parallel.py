@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[np.float64]
 
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataParallelCosts:
     """What replication costs, arrays over the rows of one group.

@@ -44,9 +44,7 @@ def trace_command(out: str, ranks: str | None, full: bool, as_json: bool, **opti
         seq_length=setting.seq_length, site=setting.site,
         played_tasks=sys.maxsize if full else PLAYED_TASKS,
     )  # fmt: skip
-    events = write_trace(
-        out, timeline, ranks=_ranks(ranks, plan.pp), memory=_memory(setting, plan)
-    )
+    events = write_trace(out, timeline, ranks=_ranks(ranks, plan.pp), memory=_memory(setting, plan))
     if as_json:
         click.echo(json.dumps(_document(timeline, out, events), indent=2))
     else:
@@ -109,9 +107,7 @@ def _text(timeline: Timeline, out: str, events: int) -> str:
     ]
     for name, seconds in timeline.breakdown_s.items():
         if seconds.any():
-            lines.append(
-                f"{name:<16}" + "".join(f"{seconds[rank]:12.4g}" for rank in shown)
-            )
+            lines.append(f"{name:<16}" + "".join(f"{seconds[rank]:12.4g}" for rank in shown))
     skipped = sum(skip.micro_batches for skip in timeline.skips)
     if skipped:
         lines.append(

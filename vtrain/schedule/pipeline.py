@@ -149,9 +149,7 @@ def _one_f_one_b(load: PipelineLoad, pp: Array, m: Array) -> Array:
     return _longest(load, pp, m, (0.0, 0.0, 0.0))
 
 
-def _longest(
-    load: PipelineLoad, pp: Array, m: Array, weights: tuple[Array | float, ...]
-) -> Array:
+def _longest(load: PipelineLoad, pp: Array, m: Array, weights: tuple[Array | float, ...]) -> Array:
     """Longest path of 1F1B; `weights` are tasks that follow a backward and hold up nobody else.
 
     They belong to the first, the inner and the last rank; pp of each come after the last forward,
@@ -166,9 +164,7 @@ def _longest(
     steady = np.maximum(m - pp, 0.0)
     first_out = load.first_backward_s + first_weight
     inner_out = load.inner_backward_s + inner_weight
-    last_in = np.maximum(
-        last, np.maximum(load.first_forward_s, has_inner * load.inner_forward_s)
-    )
+    last_in = np.maximum(last, np.maximum(load.first_forward_s, has_inner * load.inner_forward_s))
     last_out = np.maximum(last, np.maximum(first_out, has_inner * inner_out)) + load.drain_s
 
     def path(
@@ -233,15 +229,11 @@ def _zero_bubble(load: PipelineLoad, weights: WeightLoad, pp: Array, m: Array) -
     out = _longest(without, pp, m, weights) + weights.first_s
     # The last rank reaches its first task after the forwards before it and never waits again.
     reached = load.first_forward_s + inner_count * load.inner_forward_s
-    longest: Array = np.maximum(
-        out, reached + m * (load.last_forward_s + load.last_backward_s)
-    )
+    longest: Array = np.maximum(out, reached + m * (load.last_forward_s + load.last_backward_s))
     return longest
 
 
-def _interleaved(
-    load: PipelineLoad, round_: RoundLoad, pp: Array, v: Array, m: Array
-) -> Array:
+def _interleaved(load: PipelineLoad, round_: RoundLoad, pp: Array, v: Array, m: Array) -> Array:
     """Longest path of interleaved 1F1B.
 
     In groups of pp micro-batches the forwards of one chunk leave rank 0 just as those of the
@@ -276,9 +268,7 @@ def _interleaved(
     )
     # Of two inner ranks on either side of a dear boundary one is the slower forward, the other
     # backward: the longest path changes over between them.
-    path_inner = (
-        m * inner + way - (load.behind_s + inner) / v + waits - n * step + rounds * ring
-    )
+    path_inner = m * inner + way - (load.behind_s + inner) / v + waits - n * step + rounds * ring
     longest = np.where(pp > 2.0, np.maximum(path_last, path_inner), path_last)
     at_least: Array = np.maximum(longest, m * first + 2.0 * v * ring - step)
     return at_least

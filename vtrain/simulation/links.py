@@ -57,9 +57,7 @@ def plan_links(cluster: Cluster, stack: Stack, plan: Plan, cost: StageCosts) -> 
     backward = np.tile(np.roll(seconds, 1)[:, None], (1, plan.virtual_stages))
     forward[-1, -1] = backward[0, 0] = 0.0
     flying = stack.overlap.send_recv if plan.virtual_stages > 1 else 0.0
-    _, replica_domains = group_span(
-        cluster, np.array([plan.dp * plan.cp]), np.array([plan.tp])
-    )
+    _, replica_domains = group_span(cluster, np.array([plan.dp * plan.cp]), np.array([plan.tp]))
     return Links(
         forward_blocking_s=(1.0 - flying) * forward,
         forward_flight_s=flying * forward,

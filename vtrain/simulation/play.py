@@ -127,8 +127,9 @@ def play(schedule: Schedule, times: TaskTimes, *, skip: bool) -> Played:
             arrival, free = _run(flat.ops, clocks, queues)
             shifted = flat.tasks.micro_batch + done * period
             start = np.maximum(arrival, free)
-            columns.append((flat.rank, flat.tasks._replace(micro_batch=shifted), start,
-                            start + flat.seconds))
+            columns.append(
+                (flat.rank, flat.tasks._replace(micro_batch=shifted), start, start + flat.seconds)
+            )
             done += 1
             if skip and repeats - done >= _WORTH_SKIPPING:
                 state = np.array([*clocks, *(value for queue in queues for value in queue)])
