@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -68,30 +69,27 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
         InfeasibleError: when no design satisfies it.
     """
     from vtrain_search.driver import search
+    from vtrain_search.interrupt import interruptible
     from vtrain_search.report.progress import ProgressLine
     from vtrain_search.samplers import quiet_optuna
 
     quiet_optuna()
     problem = build_problem(request)
-    folder = _open_folder(request, settings, options, problem)
-    executor: Executor | None = None
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(interruptible())
+        folder = _open_folder(request, settings, options, problem)
+        if folder is not None:
+            stack.callback(folder.close)
         executor = make_executor(problem, options)
-        with ProgressLine(len(problem.cases), quiet=options.quiet) as progress:
+        with contextlib.closing(executor), interruptible():
+            # Twice: starting Ray installs a SIGTERM handler of its own.
+            progress = stack.enter_context(ProgressLine(len(problem.cases), quiet=options.quiet))
             found = search(
                 problem, settings, executor, recorder=folder, timeout_s=options.timeout_s,
                 on_progress=progress,
             )  # fmt: skip
-    finally:
-        if executor is not None:
-            executor.close()
-        if folder is not None and sys.exc_info()[0] is not None:
-            folder.close()
-    try:
+            progress.stop()
         return _finish(problem, settings, options, found, folder)
-    finally:
-        if folder is not None:
-            folder.close()
 
 
 def make_executor(
@@ -228,6 +226,8 @@ def _finish(
             [{"budget": a.case.label, **a.outcome_row} for a in answers if a is not None],
         )
     if not any(a is not None for a in answers):
+        if found.stopped == "interrupted":
+            raise KeyboardInterrupt
         if found.stopped:
             raise InfeasibleError(
                 f"stopped ({found.stopped}) before any feasible design was found"

@@ -48,8 +48,14 @@ class ProgressLine:
         trace: TracebackType | None,
     ) -> None:
         """Erase the live line."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Erase the live line; nothing is shown from here on."""
+        self._quiet = True
         if self._status is not None:
             self._status.stop()
+            self._status = None
 
     def __call__(self, progress: Progress) -> None:
         """Show the state of the search, unless it was shown a moment ago."""
