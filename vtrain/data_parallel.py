@@ -112,12 +112,15 @@ def data_parallel_costs(
                 cluster, stack, site, structure, first, tp, group, num_micro_batches,
                 layers.first * forward, layers.first * backward,
             )  # fmt: skip
-    if structure.sharding == "zero3":
-        # Embedding and head, which are units of their own, are not on inner ranks.
-        own = np.maximum(layers.first, 1)
-        tail = tail * (np.where(pp > 2.0, layers.middle, layers.last) / own)
-    else:
-        tail = tail * (np.where(pp > 2.0, middle, last) / first)
+    # Embedding and head are units of their own under zero3, and not on inner ranks.
+    inner, own = (layers.middle, layers.first) if structure.sharding == "zero3" else (middle, first)
+    ratio = np.where(pp > 2.0, inner, last if inner is middle else layers.last)
+    ratio = ratio / np.maximum(own, 1.0)
+    tail = tail * ratio
+    if structure.sharding != "zero3" and bool(np.any(ratio > 1.0)):
+        # A rank with more parameters shows what its wait for the first rank does not cover.
+        later = exposed * ratio - layers.first * (layer_forward_s + layer_backward_s)
+        exposed = np.where(only, exposed, np.maximum(exposed, later))
     if architecture.tied_embeddings:
         # The two copies of a tied table on the end stages add their gradients.
         pair = tied_table_seconds(cluster, stack, site, table, tp=tp, group=group, pp=pp)

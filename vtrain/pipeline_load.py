@@ -74,7 +74,10 @@ def pipeline_load(
     wrap_send = near + shape.wrap_far * more
     three = pp > 2.0
     inner_count = np.maximum(pp - 2.0, 0.0)
-    pace_sends = near + (0.5 * shape.pace_far) * more
+    # In GPipe's two sweeps the dear side of a rank sets the pace, in 1F1B both sides together.
+    dear_side = np.minimum(shape.pace_far, 1.0)
+    apart = structure.schedule == "gpipe"
+    pace_sends = near + (dear_side if apart else 0.5 * shape.pace_far) * more
     if woven:
         pace_sends = v * np.where(three, pace_sends, 0.5 * (first_send + wrap_send))
 

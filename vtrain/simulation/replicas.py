@@ -21,33 +21,32 @@ if TYPE_CHECKING:
 def first_tasks(costs: RankCosts, stack: Stack, *, contention: bool) -> tuple[Array, Array]:
     """Return how long each rank's first task waits for its parameters, and its message for a NIC.
 
-    Every rank gathers from the start of the step. What is left when its first task could run
-    hides behind that task as far as the stack allows. A message that arrives through a NIC on
-    which the receiver still gathers shares it: both finish later by the shorter of the two.
+    Every rank gathers from the start of the step. What its first forward can hide may come later;
+    the rest must be there before. A message that arrives through a NIC on which the receiver still
+    gathers shares it: both finish later by the shorter of the two.
 
     Returns:
         Seconds of waiting and of added flight, each [ranks].
     """
-    overlap = stack.overlap
     ranks = len(costs.optimizer_s)
     wait, flight = np.zeros(ranks), np.zeros(ranks)
     task_s = costs.parts_s[FORWARD, :, 0].sum(axis=1)
     blocking = costs.links.forward_blocking_s[:, 0]
     flying = costs.links.forward_flight_s[:, 0]
-    opens, gathers = costs.traffic.gather_open_s, costs.traffic.gather_s.copy()
+    needed = costs.traffic.gather_open_s + exposed_seconds(
+        costs.traffic.gather_s, stack.overlap.dp_gather, costs.forward_window_s,
+        stack.overlap.slow_down,
+    )  # fmt: skip
+    under_way = costs.traffic.gather_open_s + costs.traffic.gather_s
     arrival = 0.0
     for rank in range(ranks):
-        in_the_open = max(opens[rank] - arrival, 0.0)
-        rest = min(gathers[rank], max(opens[rank] + gathers[rank] - arrival, 0.0))
-        wait[rank] = in_the_open + exposed_seconds(
-            rest, overlap.dp_gather, costs.forward_window_s[rank], overlap.slow_down
-        )
+        wait[rank] = max(needed[rank] - arrival, 0.0)
         end = arrival + wait[rank] + task_s[rank]
         if rank + 1 < ranks:
             if contention and costs.links.shares_nic[rank]:
-                left = opens[rank + 1] + gathers[rank + 1] - (end - blocking[rank])
+                left = under_way[rank + 1] - (end - blocking[rank])
                 flight[rank] = min(costs.links.wire_s[rank], max(left, 0.0))
-                gathers[rank + 1] += flight[rank]
+                needed[rank + 1] += flight[rank]
             arrival = end + flying[rank] + flight[rank]
     return wait, flight
 
