@@ -144,8 +144,8 @@ def distinct_shapes(
     place[present] = np.arange(len(present))
     rest, sizes_mbs = np.divmod(present, sizes[2])
     sizes_tp, sizes_cp = np.divmod(rest, sizes[1])
-    shapes = (column.astype(np.float64) for column in (sizes_tp, sizes_cp, sizes_mbs))
-    return (*shapes, place[key])
+    shapes = [column.astype(np.float64) for column in (sizes_tp, sizes_cp, sizes_mbs)]
+    return shapes[0], shapes[1], shapes[2], place[key]
 
 
 # Entries of a look-up table that stays in cache.
