@@ -30,7 +30,15 @@ from vtrain.hardware import (
     NetworkFit,
     TileConstants,
 )
-from vtrain.stack import ActivationBytes, Gathering, HostCost, Overlap, Stack, StateBytes
+from vtrain.stack import (
+    ActivationBytes,
+    FittedConstant,
+    Gathering,
+    HostCost,
+    Overlap,
+    Stack,
+    StateBytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,6 +148,10 @@ def load_stack(name_or_path: str | Path) -> Stack:
                 pairs = {k: [tuple(p) for p in v] for k, v in part.items() if isinstance(v, list)}
                 part = {**part, **pairs}
             values[key] = _build(kind, part, where)
+    values["fitted"] = {
+        name: _build(FittedConstant, part, where)
+        for name, part in values.get("fitted", {}).items()
+    }
     return _build(Stack, values, where)
 
 
@@ -180,6 +192,9 @@ def _read(kind: str, folder: str, name_or_path: str | Path) -> tuple[Table, Path
     text_name = str(name_or_path)
     if isinstance(name_or_path, Path) or _is_path(text_name):
         path = Path(name_or_path)
+        if path.is_dir():
+            # A profile folder holds device.toml, cluster.toml and stack.toml.
+            path = path / f"{kind}.toml"
         table = _parse(path)
         table.setdefault("name", path.stem)
         base = table.pop("base", None)

@@ -209,6 +209,20 @@ def _no_negative(table: str, values: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FittedConstant:
+    """Where a constant that no table holds was fitted, so that no source judges itself.
+
+    Attributes:
+        sources: run sources whose rows entered the fit ("prefix" or "prefix/GPU").
+        without: the value refitted with one of them left out, by source; a source that is
+            missing here was the only one, so its own rows cannot judge the constant.
+    """
+
+    sources: tuple[str, ...]
+    without: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Stack:
     """One training framework at one time, as far as time and memory depend on it.
 
@@ -224,6 +238,8 @@ class Stack:
         dropout: residual and attention dropout are on.
         checkpoint_bytes_per_s: rate at which the kept inputs of fully recomputed layers leave the
             device and return, nothing hidden; 0 where they stay.
+        attention_rate: rate of this stack's fused attention over the tabulated kernel of its
+            generation.
         score_traffic: traffic of softmax and dropout of unfused attention over the least it takes
             (each operand read or written once).
         power_relief: rate of power-limited products inside a step over their rate back to back;
@@ -262,6 +278,7 @@ class Stack:
             the whole embedding.
         time_log_sd: standard deviation of log(measured / predicted) step time.
         memory_log_sd: the same for peak memory.
+        fitted: which fields were fitted to runs, and on which.
         sources: where each value comes from, by field.
     """
 
@@ -274,8 +291,9 @@ class Stack:
     fused_rope: bool = True
     dropout: bool = False
     checkpoint_bytes_per_s: float = 0.0
+    attention_rate: float = 1.0
     score_traffic: float = 1.0
-    power_relief: float = 1.08
+    power_relief: float = 1.07
     loss_traffic_bytes_per_logit: float = 16.0
     loss_memory_bytes_per_logit: float = 6.0
     accumulation_traffic_bytes_per_parameter: float = 10.0
@@ -306,6 +324,7 @@ class Stack:
     bucket_takes_whole_tensors: bool = False
     time_log_sd: float = 0.08
     memory_log_sd: float = 0.06
+    fitted: Mapping[str, FittedConstant] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

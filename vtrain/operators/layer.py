@@ -197,7 +197,7 @@ def _attention(work: Workload) -> tuple[Array, Array]:
     # Fused attention keeps the tensor cores as busy as a matrix product, so the power limit of a
     # long step slows it alike. A ring of context-parallel ranks runs cp kernels, each over the
     # keys of one rank (Liu et al. 2023, arXiv 2310.01889).
-    scale = scale / work.gemm_half.sustained * work.cp
+    scale = scale / (work.gemm_half.sustained * work.stack.attention_rate) * work.cp
     shape = (work.micro_batch_size, heads, queries, queries, float(arch.head_dim))
     return (
         flash_forward_seconds(kernel, peak, *shape) * scale,

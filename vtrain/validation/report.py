@@ -25,6 +25,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "zero_shot": [_entry_json(entry, few_shot=False) for entry in report.zero_shot],
         "few_shot": [_entry_json(entry, few_shot=True) for entry in report.few_shot],
+        "constants": list(report.constants),
     }
 
 
@@ -53,6 +54,8 @@ def report_text(report: Report) -> str:
                 report.few_shot,
             )
         )
+    if report.constants:
+        blocks.append("\n".join(["Constants fitted on runs, as used here", *report.constants]))
     blocks.append(_skips(report.zero_shot))
     return "\n\n".join(block for block in blocks if block)
 

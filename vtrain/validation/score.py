@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ from vtrain.validation.judge import rank_correlation, regret_score, time_score
 from vtrain.validation.memory_quantity import memory_quantity, predicted_memory
 from vtrain.validation.predict import batches, predicted_seconds
 from vtrain.validation.setup import Setup, setup_or_reason
-from vtrain.validation.stacks import stack_of
+from vtrain.validation.stacks import stack_of, without_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,13 +99,18 @@ class Report:
     zero_shot: tuple[Entry, ...]
     few_shot: tuple[Entry, ...]
     rows: tuple[RowResult, ...]
+    constants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
-    """The judged rows of one source x GPU x framework."""
+    """The judged rows of one source x GPU x framework.
+
+    `constants` says which constants were refitted without the source, or could not be.
+    """
 
     entry: Entry
+    constants: tuple[str, ...]
     runs: list[MeasuredRun]
     setups: list[Setup]
     measured: Array
@@ -138,7 +143,11 @@ def validate_runs(runs: Sequence[MeasuredRun], options: Options) -> Report:
         zero_shot.append(entry)
         if options.few_shot and len(group.runs) >= FEW_SHOT_LEAST_ROWS:
             few_shot.append(_few_shot(group, options))
-    return Report(zero_shot=tuple(zero_shot), few_shot=tuple(few_shot), rows=tuple(rows))
+    constants = sorted({line for group in groups for line in group.constants})
+    return Report(
+        zero_shot=tuple(zero_shot), few_shot=tuple(few_shot), rows=tuple(rows),
+        constants=tuple(constants),
+    )  # fmt: skip
 
 
 def _groups(runs: Sequence[MeasuredRun], options: Options) -> list[_Group]:
@@ -151,6 +160,7 @@ def _groups(runs: Sequence[MeasuredRun], options: Options) -> list[_Group]:
 
 def _group(key: tuple[str, str, str], rows: list[MeasuredRun], options: Options) -> _Group:
     skipped: Counter[str] = Counter()
+    constants: set[str] = set()
     kept: list[tuple[MeasuredRun, Setup]] = []
     for run in rows:
         answer = setup_or_reason(run)
@@ -159,7 +169,9 @@ def _group(key: tuple[str, str, str], rows: list[MeasuredRun], options: Options)
         elif options.min_mfu > 0.0 and (run.mfu is None or run.mfu < options.min_mfu):
             skipped[f"MFU under {options.min_mfu:g}"] += 1
         else:
-            kept.append((run, answer))
+            stack, told = without_source(answer.stack, run.source, run.gpu)
+            constants.update(told)
+            kept.append((run, replace(answer, stack=stack)))
     quantity = memory_quantity(key[0])
     setups = [setup for _, setup in kept]
     reported, share = predicted_memory(batches(setups), [quantity] * len(setups))
@@ -175,6 +187,7 @@ def _group(key: tuple[str, str, str], rows: list[MeasuredRun], options: Options)
     )  # fmt: skip
     return _Group(
         entry=entry,
+        constants=tuple(sorted(constants)),
         runs=[run for run, _ in chosen],
         setups=[setup for _, setup in chosen],
         measured=np.array([run.iteration_s for run, _ in chosen], dtype=np.float64),

@@ -45,6 +45,11 @@ def stack_key(run: MeasuredRun, architecture: Architecture, plan: Plan) -> Stack
         name = "fsdp-2023" if plan.sharding == "zero3" else "megatron-core-2025"
     if "no comm overlap" in run.notes:
         name = "megatron-core-no-overlap"
+    if name == "deepspeed-pipeline-2022" and run.gpu.startswith("V100"):
+        # BLOOM's A100 scripts make every launch wait (CUDA_LAUNCH_BLOCKING=1, bigscience
+        # train/tr11-176B-ml/setup-test-n2.slurm), its V100 scripts do not
+        # (train/tr3-1B3-baseline/tr3m-1B3-emb-norm-pile.slurm).
+        name = "megatron-deepspeed-2022"
     if name == "deepspeed-pipeline-2022" and run.dtype == "bf16":
         name = "megatron-deepspeed-2022-bf16"
     overrides: dict[str, object] = {"precision": _PRECISION.get(run.dtype.lower(), "bf16")}
@@ -73,6 +78,35 @@ def _torchtitan_variant(run: MeasuredRun) -> dict[str, object]:
     if "rowwise" in run.notes:
         out["precision"] = "bf16"
     return out
+
+
+def without_source(key: StackKey, source: str, gpu: str) -> tuple[StackKey, tuple[str, ...]]:
+    """Take out of a stack what was fitted on the rows that it is to be judged by.
+
+    Args:
+        key: the stack of a row.
+        source: prefix of the row's run_id.
+        gpu: its GPU; constants may have been fitted on one GPU of a source only.
+
+    Returns:
+        The key with the refitted values, and a sentence for every constant concerned.
+    """
+    stack = stack_of(key)
+    stated = {field for field, _ in key.overrides}
+    overrides, told = dict(key.overrides), []
+    for field, constant in stack.fitted.items():
+        name = next((n for n in (source, f"{source}/{gpu}") if n in constant.sources), None)
+        if name is None or field in stated:
+            continue
+        if name in constant.without:
+            overrides[field] = constant.without[name]
+            others = ", ".join(s for s in constant.sources if s != name) or "nothing"
+            told.append(
+                f"{key.name}: {field} = {constant.without[name]:g} for {name}, fitted on {others}"
+            )
+        else:
+            told.append(f"{key.name}: {field} was read off the rows of {name} that it predicts")
+    return StackKey(key.name, tuple(sorted(overrides.items()))), tuple(told)
 
 
 @cache
