@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -127,7 +128,7 @@ def test_no_node_idles_that_a_waiting_job_fits(policy, workload):
     jobs, curves, upkeep = workload
     outcome = play(jobs, curves, policy=policy, nodes=NODES, upkeep=upkeep)
     times = sorted({t for seg in outcome.segments for t in (seg.start_s, seg.end_s)})
-    for begin, end in zip(times, times[1:], strict=False):
+    for begin, end in pairwise(times):
         if end - begin < 1e-6:
             continue
         middle = 0.5 * (begin + end)

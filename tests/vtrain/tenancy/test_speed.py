@@ -76,7 +76,7 @@ def test_impossible_limits_name_what_is_possible(book):
 
 
 def test_failures_and_checkpoints_only_slow_down(book):
-    """Planned speed falls from nothing failing to failures expected; the pause shrinks with GPUs."""
+    """Expected failures slow every level down; the pause shrinks with more GPUs."""
     job = job_for(DEFAULT_MIX[2])
     calm = book.curve(job, "vtrain", Upkeep(failures="none"))
     real = book.curve(job, "vtrain", Upkeep(failures="expected"))
