@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vtrain.architecture import Architecture, default_architecture
@@ -220,6 +220,7 @@ def test_a_million_sequences_cost_no_more_than_two_thousand() -> None:
 
 
 @given(st.integers(0, 10**6))
+@example(15368)  # zero bubble on a stack whose host is slower than its kernels
 @settings(max_examples=40, deadline=None)
 def test_a_timeline_is_consistent(seed: int) -> None:
     """On every rank the breakdown sums to the step, spans never overlap, bubbles are not negative.

@@ -205,10 +205,12 @@ def _parts(
     backward[..., send] = links.backward_blocking_s
     if splits_backward:
         weight[..., again] = layers * layer.recompute_s
-        weight[..., own] = layers * (cost.layer_weight_gradient_s - layer.recompute_s)
-        backward[..., own] -= weight[..., own]
-        weight[..., own] += accumulation
-        backward[..., own] -= accumulation
+        weight[..., own] = layers * layer.weight_gradient_s + accumulation
+        weight[..., host] = layers * (
+            cost.layer_weight_gradient_s - layer.weight_gradient_s - layer.recompute_s
+        )
+        for part in (own, host):
+            backward[..., part] -= weight[..., part]
     # Differences of equal sums leave rounding behind.
     parts[np.abs(parts) < 1e-15] = 0.0
     return parts
