@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,8 @@ class Request:
         site: file of site factors.
         fixed: words of `--fix`.
         ranged: words of `--range`.
+        target_losses: losses to reach, each a row; budgets are then limits.
+        objective: "cost" or "time" with target losses; empty takes cost.
     """
 
     budgets: tuple[str, ...]
@@ -56,6 +58,8 @@ class Request:
     site: str = ""
     fixed: tuple[str, ...] = ()
     ranged: tuple[str, ...] = ()
+    target_losses: tuple[float, ...] = ()
+    objective: str = ""
 
 
 def build_problem(request: Request) -> Problem:
@@ -73,16 +77,24 @@ def build_problem(request: Request) -> Problem:
     from vtrain_search.pins import parse_pins
     from vtrain_search.space import outer_space
 
-    budgets = parse_budgets(request.budgets)
+    budgets: list[Budget | None] = [*parse_budgets(request.budgets)] if request.budgets else [None]
+    if not request.target_losses and (not request.budgets or request.objective):
+        raise UserInputError(
+            "no budget given" if not request.budgets else "--objective needs --target-loss",
+            hint="for example --budget 1e6usd, or --target-loss 1.95",
+        )
     pins = parse_pins(request.fixed, request.ranged)
     deadline_s = parse_duration_s(request.deadline) if request.deadline else None
     tokens = pins.one("tokens")
     clusters = [_offer_cluster(name) for name in request.clusters]
     prices = _prices(request.prices, [c.name for _, c in clusters])
     cases = tuple(
-        _case(b, clusters, prices, deadline_s, request.max_gpus, None if tokens is None else
-              float(tokens))
-        for b in budgets
+        _aimed(
+            _case(b, clusters, prices, deadline_s, request.max_gpus,
+                  None if tokens is None else float(tokens)),
+            loss, request.objective,
+        )
+        for b in budgets for loss in request.target_losses or (None,)
     )  # fmt: skip
     fixed, own_length = None, None
     if request.arch:
@@ -107,6 +119,19 @@ def build_problem(request: Request) -> Problem:
         loss=LossModel(law=load_law(request.law or DEFAULT_LAW), unique_tokens=unique),
         site=read_site(request.site or None),
     )
+
+
+def _aimed(case: Case, loss: float | None, objective: str) -> Case:
+    """Return the case that reaches a loss instead of spending its budget."""
+    if loss is None:
+        return case
+    if not 0.0 < loss < float("inf"):
+        raise UserInputError(f"--target-loss {loss} must be above zero", hint="for example 1.95")
+    if case.tokens is not None:
+        raise UserInputError("--fix tokens and --target-loss pin the same thing")
+    limited = case.usd or case.gpu_hours or case.flop
+    label = f"loss {loss:g}" + (f" in {case.label}" if limited else "")
+    return replace(case, label=label, target_loss=loss, objective=objective or "cost")
 
 
 def _check_heads(architecture: Architecture, pins: Pins) -> None:
@@ -157,7 +182,7 @@ def _prices(words: tuple[str, ...], cluster_names: list[str]) -> dict[str, float
 
 
 def _case(
-    budget: Budget,
+    budget: Budget | None,
     clusters: list[tuple[str, Cluster]],
     prices: dict[str, float],
     deadline_s: float | None,
@@ -165,6 +190,13 @@ def _case(
     tokens: float | None,
 ) -> Case:
     """Join a budget with the options; what a budget settles itself may not be contradicted."""
+    if budget is None:
+        # Only a target loss limits the run.
+        offers = clusters or [_offer_cluster(DEFAULT_CLUSTER)]
+        return Case(
+            label="", offers=tuple(_offer(name, c, prices, None) for name, c in offers),
+            deadline_s=deadline_s or DEFAULT_DEADLINE_S, max_gpus=max_gpus or 1 << 30,
+        )  # fmt: skip
     if budget.cluster is not None:
         own = _offer_cluster(budget.cluster)
         if clusters and any(c.name != own[1].name for _, c in clusters):
@@ -200,13 +232,15 @@ def _case(
     )
 
 
-def _offer(name: str, cluster: Cluster, prices: dict[str, float], budget: Budget) -> Offer:
+def _offer(
+    name: str, cluster: Cluster, prices: dict[str, float], budget: Budget | None
+) -> Offer:
     from vtrain.prices import default_price
 
     stated = prices.get(cluster.name, prices.get(""))
     if stated is not None:
         price, source = stated, "stated with --price"
-    elif budget.price_usd_per_gpu_hour is not None:
+    elif budget is not None and budget.price_usd_per_gpu_hour is not None:
         price, source = budget.price_usd_per_gpu_hour, f"from {budget.source}"
     else:
         entry = default_price(cluster.name)

@@ -70,6 +70,10 @@ class SearchGroup(click.RichGroup):
 @click.option("--budget", "budgets", multiple=True, metavar="BUDGET",
               help="What may be spent: 1e6usd, '$250k', 2Mgpuh, 512xH100x30d, 1e24flop, a range "
               "1e4usd..1e7usd:13, or a budget file. Repeatable.")  # fmt: skip
+@click.option("--target-loss", "target_losses", type=float, multiple=True, metavar="NATS",
+              help="Reach this loss instead, within the budget if one is given. Repeatable.")
+@click.option("--objective", type=click.Choice(["cost", "time"]),
+              help="With --target-loss: the cheapest or the fastest way. [default: cost]")
 @click.option("--cluster", "clusters", multiple=True, metavar="NAME|FILE",
               help="Cluster; several are compared. [default: h100-sxm-80g]")  # fmt: skip
 @click.option("--price", "prices", multiple=True, metavar="USD",
@@ -109,6 +113,7 @@ class SearchGroup(click.RichGroup):
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR",
               help="Go on with an interrupted run.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the run in --save-dir.")
+@click.option("--dry-run", is_flag=True, help="Say what would be searched and how long it takes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")

@@ -48,6 +48,7 @@ class RunOptions:
         as_json: print JSON instead of the table.
         quiet: no progress.
         explain: say what was rejected and why.
+        dry_run: say what would be searched, and stop.
     """
 
     workers: str = "auto"
@@ -59,6 +60,7 @@ class RunOptions:
     as_json: bool = False
     quiet: bool = False
     explain: bool = False
+    dry_run: bool = False
 
 
 def run_search(request: Request, settings: Settings, options: RunOptions) -> int:
@@ -69,12 +71,17 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
         InfeasibleError: when no design satisfies it.
     """
     from vtrain_search.driver import search
+    from vtrain_search.dry_run import dry_run
     from vtrain_search.interrupt import interruptible
     from vtrain_search.report.progress import ProgressLine
     from vtrain_search.samplers import quiet_optuna
 
     quiet_optuna()
     problem = build_problem(request)
+    if options.dry_run:
+        for line in dry_run(problem, workers=worker_count(problem, options)):
+            sys.stdout.write(line + "\n")
+        return EXIT_FOUND
     with contextlib.ExitStack() as stack:
         stack.enter_context(interruptible())
         folder = _open_folder(request, settings, options, problem)
@@ -107,30 +114,45 @@ def make_executor(
     """
     from vtrain_search.executors import InlineExecutor
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    workers = None
+    if options.ray_address is not None:
+        from vtrain_search.ray_executor import RayExecutor
+
+        limit = None if options.workers == "auto" else worker_count(problem, options)
+        return RayExecutor(problem, workers=limit, address=options.ray_address)
+    workers = worker_count(problem, options, work_s=work_s)
+    if workers == 1:
+        return InlineExecutor(problem)
+    from vtrain_search.ray_executor import RayExecutor
+
+    return RayExecutor(problem, workers=workers)
+
+
+def worker_count(problem: Problem, options: RunOptions, *, work_s: float | None = None) -> int:
+    """Return the number of workers on this machine; says what `auto` chose.
+
+    Args:
+        problem: constants of the search.
+        options: what the user asked for.
+        work_s: seconds of work on one core; None takes SECONDS_PER_CASE a case.
+
+    Raises:
+        UserInputError: for a number of workers that makes no sense.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = (len(affinity(0)) if affinity else os.cpu_count()) or 1
     if options.workers != "auto":
         if not options.workers.isdigit() or int(options.workers) < 1:
             raise UserInputError(
                 f"--workers {options.workers} must be auto or a whole number of at least 1",
                 hint=f"nearest valid: {cores}",
             )
-        workers = int(options.workers)
-    if options.ray_address is not None:
-        from vtrain_search.ray_executor import RayExecutor
-
-        return RayExecutor(problem, workers=workers, address=options.ray_address)
-    if workers is None:
-        work_s = work_s or SECONDS_PER_CASE * len(problem.cases)
-        workers = (cores or 1) if (cores or 1) > 1 and work_s > RAY_START_S else 1
-        if not options.quiet:
-            what = f"{workers} Ray workers" if workers > 1 else "one worker in this process"
-            _log.info("about %.0f s of work on one core: %s", work_s, what)
-    if workers == 1:
-        return InlineExecutor(problem)
-    from vtrain_search.ray_executor import RayExecutor
-
-    return RayExecutor(problem, workers=workers)
+        return int(options.workers)
+    seconds = work_s or SECONDS_PER_CASE * len(problem.cases)
+    workers = cores if cores > 1 and seconds > RAY_START_S else 1
+    if not options.quiet:
+        what = f"{workers} Ray workers" if workers > 1 else "one worker in this process"
+        _log.info("about %.0f s of work on one core: %s", seconds, what)
+    return workers
 
 
 def fingerprint(problem: Problem) -> dict[str, str]:
@@ -213,6 +235,7 @@ def _finish(
     found: Found,
     folder: RunFolder | None,
 ) -> int:
+    from vtrain_search.frontier import exponents, pareto
     from vtrain_search.report import answer_case, assumptions, document, render
 
     answers = [
@@ -234,14 +257,22 @@ def _finish(
             )
         raise _diagnosis(problem, found)
     assumed = assumptions(problem)
+    rows = [a.row for a in answers if a is not None]
     if options.as_json:
         from vtrain import __version__
 
         run = {"version": __version__, "seed": settings.seed, "stopped": found.stopped or None}
-        text = json.dumps(document(answers, assumptions=assumed, run=run), indent=2)
+        frontier = {
+            "exponents": exponents(rows, problem.loss),
+            "pareto": pareto([t.outcome.row for s in found.searches for t in s.trials
+                              if t.outcome.feasible]),
+        }  # fmt: skip
+        text = json.dumps(
+            document(answers, assumptions=assumed, run=run, frontier=frontier), indent=2
+        )
         sys.stdout.write(text + "\n")
     else:
-        _print(answers, render(answers, assumed), found)
+        _print(render(answers, assumed, exponents=exponents(rows, problem.loss)))
     missing = [c.label for c, a in zip(problem.cases, answers, strict=True) if a is None]
     if missing:
         sys.stderr.write(f"vtrain-search: no feasible design for {', '.join(missing)}\n")
@@ -254,7 +285,7 @@ def _finish(
     return EXIT_PARTIAL if missing else EXIT_FOUND
 
 
-def _print(answers: Sequence[Answer | None], blocks: Sequence[Any], found: Found) -> None:
+def _print(blocks: Sequence[Any]) -> None:
     from vtrain_search.report.table import console
 
     out = console()

@@ -71,11 +71,13 @@ def _rule(problem: Problem, case: Case, reason: str) -> str:
         f"{gpus:,} GPUs allow on {names}",
         "no valid plan": f"no plan divides the model over the GPUs of {names} that the budget and "
         f"the deadline ask for{pinned}",
+        "target": f"no model reaches loss {case.target_loss} under law {problem.loss.law.name}, "
+        "however many tokens it sees",
         "steps": f"fewer than {problem.min_steps:,} optimizer steps are affordable in "
         f"{format_duration(case.deadline_s)}",
         "tokens a parameter": f"fewer than {problem.min_tokens_per_parameter:g} token a parameter "
         "is affordable",
-        "budget or deadline": "the pinned tokens cost more than the budget, or take longer than "
+        "budget or deadline": "the tokens it takes cost more than the budget, or last longer than "
         f"{format_duration(case.deadline_s)}",
         "batch": "the batch exceeds 8 times the critical batch, where no data says what happens",
         "architecture": "no architecture of the space is valid",
@@ -84,6 +86,8 @@ def _rule(problem: Problem, case: Case, reason: str) -> str:
 
 def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str) -> str:
     """Return the smallest change of one limit that makes something feasible."""
+    if reason == "target":
+        return "choose a loss above the law's irreducible one"
     if reason == "memory" and (fix := _enough_gpus(problem, case, points[0])):
         return fix
     name = next((n for n in ("usd", "gpu_hours", "flop") if getattr(case, n) is not None), None)

@@ -61,7 +61,7 @@ class Found:
     progress: Progress
 
 
-_INVALID = Outcome(loss=float("inf"), reason="architecture", violation=100.0)
+_INVALID = Outcome(value=float("inf"), reason="architecture", violation=100.0)
 
 
 class _Stop(Exception):
@@ -146,11 +146,13 @@ def _smaller(problem: Problem, searches: Sequence[SearchState]) -> dict[int, lis
 
 
 def share_of(problem: Problem) -> Callable[[Outcome, Outcome], float]:
-    """Return the function that prices a loss gap in shares of the budget."""
+    """Return the function that prices a gap between two outcomes in shares of the budget."""
+    from vtrain.design import Design
 
     def share(worse: Outcome, better: Outcome) -> float:
-        from vtrain.design import Design
-
+        if better.value != better.loss:
+            # Dollars or seconds, in logarithms.
+            return worse.value - better.value
         design = Design.from_row(better.row)
         designs = designs_of(
             design.architecture,
@@ -158,8 +160,7 @@ def share_of(problem: Problem) -> Callable[[Outcome, Outcome], float]:
             batch=float(design.plan.global_batch_size),
             seq_length=design.seq_length,
         )
-        slope = float(-problem.loss.dloss_dlntokens(designs))
-        return (worse.loss - better.loss) / slope
+        return (worse.value - better.value) / float(-problem.loss.dloss_dlntokens(designs))
 
     return share
 
@@ -210,7 +211,7 @@ class _Runner:
             new = searches[i].trials[told:]
             self.progress.trials += len(new)
             if (best := searches[i].best) is not None:
-                self.progress.best[i] = best.outcome.loss
+                self.progress.best[i] = best.outcome.row["loss"]
             if self._recorder is not None:
                 self._recorder.record(i, new)
         self._report()

@@ -39,7 +39,7 @@ class Outcome:
     """What one architecture achieves under one budget.
 
     Attributes:
-        loss: predicted loss, rounded; inf where nothing is feasible.
+        value: what is minimised, rounded; inf where nothing is feasible.
         row: the design and its results as plain values; empty where nothing is feasible.
         reason: which limit every plan broke; empty where one is feasible.
         violation: how far from feasible, on a logarithmic scale; 0 where feasible.
@@ -47,7 +47,7 @@ class Outcome:
         plans_fit: those that fit in memory.
     """
 
-    loss: float
+    value: float
     row: dict[str, Any] = field(default_factory=dict)
     reason: str = ""
     violation: float = 0.0
@@ -60,9 +60,14 @@ class Outcome:
         return not self.reason
 
     @property
+    def loss(self) -> float:
+        """Predicted loss, rounded; inf where nothing is feasible."""
+        return float(self.row["loss"]) if self.row else float(np.inf)
+
+    @property
     def key(self) -> tuple[Any, ...]:
-        """Order of outcomes: loss first, then the canonical design."""
-        return (self.loss, *(str(v) if v is None else v for v in self.row.values()))
+        """Order of outcomes: the value first, then the canonical design."""
+        return (self.value, *(str(v) if v is None else v for v in self.row.values()))
 
 
 class Evaluator:
@@ -141,6 +146,7 @@ class Evaluator:
             "steps": int(run.steps[i]),
             "price_usd_per_gpu_hour": offer.price_usd_per_gpu_hour,
             "loss": float(scored.loss[i]),
+            "objective_value": float(scored.value[i]),
             "step_time_s": float(cells.step_time_s[i]),
             "mfu": float(cells.mfu[i]),
             "mem_peak_bytes": float(cells.mem_peak_bytes[i]),
@@ -152,7 +158,7 @@ class Evaluator:
             "unspent_usd": float(run.unspent_usd[i]),
         }
         return Outcome(
-            loss=float(scored.loss[i]), row=row, plans=cells.plans_seen, plans_fit=cells.plans_fit
+            value=float(scored.value[i]), row=row, plans=cells.plans_seen, plans_fit=cells.plans_fit
         )
 
 
@@ -164,7 +170,9 @@ def _infeasible(problem: Problem, scored: Scored, parameters: int) -> Outcome:
         reason = "memory" if np.isfinite(over) else "no valid plan"
         violation = 20.0 + (float(np.log(max(over, 1.0))) if np.isfinite(over) else 20.0)
         return _nothing(scored, reason, violation)
+    reached = np.where(np.isfinite(run.tokens), 1.0, 2.0)
     floors = {
+        "target": reached,
         "steps": problem.min_steps / np.maximum(run.steps, 0.5),
         "tokens a parameter": problem.min_tokens_per_parameter
         * parameters
@@ -182,6 +190,6 @@ def _infeasible(problem: Problem, scored: Scored, parameters: int) -> Outcome:
 def _nothing(scored: Scored, reason: str, violation: float) -> Outcome:
     cells = scored.cells
     return Outcome(
-        loss=float(np.inf), reason=reason, violation=violation, plans=cells.plans_seen,
+        value=float(np.inf), reason=reason, violation=violation, plans=cells.plans_seen,
         plans_fit=cells.plans_fit,
     )  # fmt: skip

@@ -124,7 +124,7 @@ class Journal:
             self._studies[case].add_trial(
                 create_trial(
                     state=TrialState.COMPLETE if outcome.feasible else TrialState.PRUNED,
-                    value=outcome.loss if outcome.feasible else None,
+                    value=outcome.value if outcome.feasible else None,
                     params=params,
                     distributions=kinds,
                     constraints={"feasible": outcome.violation},
@@ -171,7 +171,7 @@ def _attributes(trial: Trial) -> dict[str, Any]:
 def _read(case: int, attributes: dict[str, Any]) -> tuple[Place, Candidate, Outcome]:
     row = attributes["row"]
     outcome = Outcome(
-        loss=float(row["loss"]) if row else math.inf,
+        value=float(row["objective_value"]) if row else math.inf,
         row=row,
         reason=attributes["reason"],
         violation=attributes["violation"],

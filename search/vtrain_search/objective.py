@@ -10,8 +10,9 @@ import numpy as np
 from vtrain.goodput import CHECKPOINT_BYTES_PER_PARAMETER, goodput
 from vtrain.plan import PlanTable
 from vtrain.training_run import TrainingRun, training_run
-from vtrain_search.laws import Designs
+from vtrain_search.laws import Designs, critical_batch_tokens
 from vtrain_search.rounding import round_relative
+from vtrain_search.target import tokens_for_loss
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -32,13 +33,15 @@ class Scored:
         run: tokens, time and money of each.
         goodput: share of wall time that advances training.
         loss: predicted loss in nats a token, rounded; inf where a limit is broken.
-        best: row with the lowest loss, None where every row breaks a limit.
+        value: what is minimised: the loss, or the logarithm of dollars or seconds.
+        best: row with the lowest value, None where every row breaks a limit.
     """
 
     cells: Cells
     run: TrainingRun
     goodput: FloatArray
     loss: FloatArray
+    value: FloatArray
     best: int | None
 
 
@@ -89,6 +92,16 @@ def score(
     share = goodput(
         plans.gpus, state_bytes=CHECKPOINT_BYTES_PER_PARAMETER * architecture.parameters
     )
+    tokens: FloatArray | float | None = case.tokens
+    if case.target_loss is not None:
+        tokens = tokens_for_loss(
+            problem.loss,
+            lambda t: designs_of(
+                architecture, tokens=t, batch=plans.global_batch_size, seq_length=problem.seq_length
+            ),
+            case.target_loss,
+            (len(cells),),
+        )
     run = training_run(
         step_time_s=cells.step_time_s,
         global_batch_size=plans.global_batch_size,
@@ -101,10 +114,11 @@ def score(
         budget_gpu_hours=case.gpu_hours,
         budget_flop=case.flop,
         model_flops_per_token=architecture.training_flops_per_token(problem.seq_length),
-        tokens=case.tokens,
+        tokens=tokens,  # type: ignore[arg-type]  # broadcasts like every other input
     )
     allowed = (
         run.feasible
+        & np.isfinite(run.steps)
         & (run.steps >= problem.min_steps)
         & (run.tokens >= problem.min_tokens_per_parameter * architecture.parameters)
         & (plans.gpus <= case.gpu_limit(offer))
@@ -118,9 +132,33 @@ def score(
             seq_length=problem.seq_length,
         )
         loss[allowed] = round_relative(problem.loss.loss(designs))
+    value = loss
+    if case.objective != "loss":
+        spent = run.cost_usd if case.objective == "cost" else run.wall_s
+        finite = np.where(np.isfinite(loss), spent, np.inf)
+        value = round_relative(np.log(finite))
     best = None
-    if np.isfinite(loss).any():
-        # Equal losses (fixed tokens): the cheaper run, then the plan in canonical order.
+    if np.isfinite(value).any():
+        # Equal values (fixed tokens): the cheaper run, then the plan in canonical order.
         ties = [getattr(plans, f.name) for f in fields(PlanTable)]
-        best = int(np.lexsort((*reversed(ties), round_relative(run.gpu_hours), loss))[0])
-    return Scored(cells=cells, run=run, goodput=share, loss=loss, best=best)
+        best = int(np.lexsort((*reversed(ties), round_relative(run.gpu_hours), value))[0])
+    return Scored(cells=cells, run=run, goodput=share, loss=loss, value=value, best=best)
+
+
+def wanted_tokens(problem: Problem, case: Case, architecture: Architecture) -> float | None:
+    """Return the tokens a case asks of an architecture; None where the budget decides.
+
+    For a target loss it is what the critical batch would need; the exact number of every plan
+    follows in `score`.
+    """
+    if case.target_loss is None:
+        return case.tokens
+    found = tokens_for_loss(
+        problem.loss,
+        lambda t: designs_of(
+            architecture, tokens=t, batch=critical_batch_tokens(t), seq_length=1
+        ),
+        case.target_loss,
+        (1,),
+    )  # fmt: skip
+    return float(found[0])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MIN_STEPS = 2_000
 MIN_TOKENS_PER_PARAMETER = 1.0
+OBJECTIVES = ("loss", "cost", "time")
+"""What is minimised: the loss a budget buys, or the dollars or days that a loss takes."""
 DEFAULT_DEADLINE_S = 30 * 86_400.0
 
 
@@ -53,6 +55,8 @@ class Case:
         deadline_s: wall time at most.
         max_gpus: GPUs at most; the cluster's own number still holds.
         tokens: fixed training tokens; None spends the budget.
+        target_loss: loss to reach; tokens then follow from it, and the budget is only a limit.
+        objective: one of OBJECTIVES; "cost" and "time" need a target loss.
     """
 
     label: str
@@ -63,6 +67,8 @@ class Case:
     deadline_s: float = DEFAULT_DEADLINE_S
     max_gpus: int = 1 << 30
     tokens: float | None = None
+    target_loss: float | None = None
+    objective: str = "loss"
 
     def affordable_gpu_hours(self, offer: Offer) -> float:
         """Return the GPU-hours the budget buys at this offer; inf where it names none."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from vtrain_search.laws import Designs, critical_batch_tokens
 from vtrain_search.space import Axis, Point, parameters_non_embedding
+from vtrain_search.target import tokens_for_loss
 from vtrain_search.window import TYPICAL_MFU, peak_flops, usable_gpu_hours
 
 if TYPE_CHECKING:
@@ -132,22 +133,35 @@ def _shares(
     parameters = own + 2.0 * space.vocab_size * widths
     tokens = np.zeros_like(flops)
     for offer in case.offers:
-        # `usable_gpu_hours` depends on the model only where tokens are fixed.
-        hours = usable_gpu_hours(problem, case, offer, float(np.median(flops)))
+        hours = usable_gpu_hours(problem, case, offer, 1.0, None)
         bought = TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
         if case.flop is not None:
             bought = np.minimum(bought, case.flop / flops)
         tokens = np.maximum(tokens, np.broadcast_to(bought, flops.shape))
+
+    def designs_with(trained: FloatArray) -> Designs:
+        return Designs(
+            parameters_non_embedding=own,
+            tokens=trained,
+            hidden_size=widths,
+            num_layers=depths,
+            head_dim=np.asarray(head_dim, dtype=np.float64),
+            global_batch_tokens=critical_batch_tokens(trained),
+        )
+
+    if case.target_loss is not None:
+        wanted = tokens_for_loss(problem.loss, designs_with, case.target_loss, flops.shape)
+        wanted = np.maximum(wanted, problem.min_tokens_per_parameter * parameters)
+        # Twice the typical speed is possible; what is not affordable even then is left out.
+        price = np.where(wanted <= 2.0 * tokens, wanted * flops, np.inf)
+        if not np.isfinite(price).any():
+            # Not affordable, or no tokens are enough: the cheapest, or the largest, comes closest.
+            reachable = np.isfinite(wanted)
+            price = np.where(reachable, wanted * flops, np.inf) if reachable.any() else 1 / flops
+        return np.asarray(np.log(price / price.min())), parameters
     if case.tokens is not None:
         tokens = np.where(tokens >= 0.5 * case.tokens, case.tokens, 1.0)
-    designs = Designs(
-        parameters_non_embedding=own,
-        tokens=tokens,
-        hidden_size=widths,
-        num_layers=depths,
-        head_dim=np.asarray(head_dim, dtype=np.float64),
-        global_batch_tokens=critical_batch_tokens(tokens),
-    )
+    designs = designs_with(tokens)
     loss = np.where(tokens >= problem.min_tokens_per_parameter * parameters,
                     problem.loss.loss(designs), np.inf)  # fmt: skip
     if not np.isfinite(loss).any():

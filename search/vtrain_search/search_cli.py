@@ -40,15 +40,12 @@ def search_from_options(options: Mapping[str, Any], given: set[str]) -> int:
         values.update(_stored(resume, given))
     elif values["force"] and values["save_dir"] is None:
         raise UserInputError("--force needs --save-dir", hint="it replaces the run in that folder")
-    if not values["budgets"]:
-        raise UserInputError(
-            "no budget given", hint="for example --budget 1e6usd, or --budget 512xH100x30d"
-        )
+    values["objective"] = values["objective"] or ""
     request = Request(**{name: values[name] for name in _REQUEST_FIELDS})
-    cap = {} if values["trials"] is None else {"max_trials": values["trials"]}
     settings = Settings(
-        sampler=values["sampler"], seed=values["seed"], space=values["space"], **cap
-    )
+        sampler=values["sampler"], seed=values["seed"], space=values["space"],
+        max_trials=values["trials"],
+    )  # fmt: skip
     run_options = RunOptions(
         workers=values["workers"],
         ray_address=values["ray_address"],
@@ -58,6 +55,7 @@ def search_from_options(options: Mapping[str, Any], given: set[str]) -> int:
         force=values["force"],
         as_json=values["as_json"],
         quiet=values["quiet"],
+        dry_run=values["dry_run"],
     )
     return run_search(request, settings, run_options)
 

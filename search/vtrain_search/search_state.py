@@ -185,7 +185,7 @@ class SearchState(ABC):
     def _tell_study(
         self, candidate: Candidate, outcome: Outcome, trial: optuna.trial.Trial | None
     ) -> None:
-        value = outcome.loss if outcome.feasible else PENALTY + outcome.violation
+        value = outcome.value if outcome.feasible else PENALTY + outcome.violation
         if trial is not None:
             self._study.tell(trial, value)
         elif (params := self._parameters(candidate)) is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from vtrain.operators.workload import device_precision
 from vtrain_search.grid import CELLS_PER_BLOCK, cell_of, gpu_counts
 from vtrain_search.laws import critical_batch_tokens
-from vtrain_search.objective import Scored, score
+from vtrain_search.objective import Scored, score, wanted_tokens
 
 if TYPE_CHECKING:
     from vtrain.architecture import Architecture
@@ -46,21 +46,24 @@ def peak_flops(problem: Problem, offer: Offer) -> float:
     return float(device.peak_flops[device_precision(offer.cluster, problem.stack)])
 
 
-def usable_gpu_hours(problem: Problem, case: Case, offer: Offer, flops_per_token: float) -> float:
+def usable_gpu_hours(
+    problem: Problem, case: Case, offer: Offer, flops_per_token: float, tokens: float | None
+) -> float:
     """Return the GPU-hours a case can spend: its budget, or what cap and deadline leave of it.
 
     Args:
         problem: gives the precision.
         case: budget and limits.
         offer: cluster and price.
-        flops_per_token: model FLOPs of one token, for budgets stated in FLOPs or tokens.
+        flops_per_token: model FLOPs of one token.
+        tokens: training tokens where they are given.
     """
     hours = case.affordable_gpu_hours(offer)
     rate = TYPICAL_MFU * peak_flops(problem, offer) * 3600.0
     if case.flop is not None:
         hours = min(hours, case.flop / rate)
-    if case.tokens is not None:
-        hours = min(hours, case.tokens * flops_per_token / rate)
+    if tokens is not None:
+        hours = min(hours, tokens * flops_per_token / rate)
     return float(min(hours, case.gpu_limit(offer) * case.deadline_s / 3600.0))
 
 
@@ -107,6 +110,7 @@ class _Place:
         first: position of the smallest count that is enough.
         blocks: first and last batch block to look at.
         fixed_batch: the batch is pinned, so no other block exists.
+        hurry: the shortest run is wanted, which may take many more GPUs than the deadline needs.
     """
 
     counts: IntArray
@@ -114,13 +118,15 @@ class _Place:
     first: int
     blocks: tuple[int, int]
     fixed_batch: bool
+    hurry: bool
 
     @classmethod
     def of(cls, problem: Problem, case: Case, offer: Offer, architecture: Architecture) -> _Place:
         """Find the place from the budget, the deadline and the critical batch."""
         counts = gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=problem.pins)
         flops = architecture.training_flops_per_token(problem.seq_length)
-        hours = usable_gpu_hours(problem, case, offer, flops)
+        given = wanted_tokens(problem, case, architecture)
+        hours = usable_gpu_hours(problem, case, offer, flops, given)
         needed = hours * 3600.0 / case.deadline_s
         first = min(int(np.searchsorted(counts, needed * (1.0 - 1e-9))), len(counts) - 1)
         fixed = "global_batch_size" in problem.pins.exact
@@ -128,19 +134,28 @@ class _Place:
             cells = cell_of(np.array(problem.pins.exact["global_batch_size"], dtype=np.int64))
             blocks = (int(cells.min()) // CELLS_PER_BLOCK, int(cells.max()) // CELLS_PER_BLOCK)
         else:
-            tokens = case.tokens or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600 / flops
-            batch = critical_batch_tokens(np.asarray(max(tokens, 1.0))) / problem.seq_length
+            tokens = given or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600 / flops
+            tokens = float(np.clip(tokens, 1e6, 1e17))
+            batch = critical_batch_tokens(np.asarray(tokens)) / problem.seq_length
             if bounds := problem.pins.bounds("global_batch_size"):
                 batch = np.clip(batch, *bounds)
             block = int(cell_of(batch)) // CELLS_PER_BLOCK
             blocks = (max(0, block - _BLOCKS_BELOW), block + _BLOCKS_ABOVE)
-        return cls(counts=counts, needed=needed, first=first, blocks=blocks, fixed_batch=fixed)
+        return cls(
+            counts=counts, needed=needed, first=first, blocks=blocks, fixed_batch=fixed,
+            hurry=case.objective == "time",
+        )  # fmt: skip
 
     def narrow(self) -> set[Key]:
         """Return the keys every evaluation starts with."""
         low = max(0, self.first - _COUNTS_BELOW)
         high = min(len(self.counts) - 1, self.first + _COUNTS_ABOVE)
-        return self._rectangle(range(low, high + 1), *self.blocks)
+        positions = {*range(low, high + 1)}
+        if self.hurry:
+            steps = np.exp2(np.arange(0.0, np.log2(self.counts[-1] / self.counts[low]) + 1.0, 0.5))
+            ladder = np.searchsorted(self.counts, self.counts[low] * steps)
+            positions |= {min(int(i), len(self.counts) - 1) for i in ladder}
+        return self._rectangle(sorted(positions), *self.blocks)
 
     def wide(self) -> set[Key]:
         """Return every key from half to four times the GPUs and two octaves of batches around."""

@@ -14,7 +14,7 @@ def make_problem() -> Callable[..., Problem]:
     """Build a problem from the words of a command line."""
 
     def build(*budgets: str, **changes: object) -> Problem:
-        return build_problem(Request(budgets=budgets or ("1e4usd",), **changes))
+        return build_problem(Request(**{"budgets": budgets, **changes}))
 
     return build
 

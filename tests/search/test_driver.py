@@ -65,14 +65,14 @@ def test_a_budget_alone_and_in_a_table_agree(quick_problem: Callable[..., Proble
     ]
     assert in_table.best is not None
     assert by_itself.best is not None
-    assert in_table.best.outcome.loss <= by_itself.best.outcome.loss
+    assert in_table.best.outcome.value <= by_itself.best.outcome.value
 
 
 def test_loss_falls_along_a_table(quick_problem: Callable[..., Problem]) -> None:
     """A larger budget never has the higher loss."""
     problem = quick_problem("1e3usd..1e5usd:4")
     found = search(problem, Settings(max_trials=24), InlineExecutor(problem))
-    losses = [s.best.outcome.loss for s in found.searches if s.best is not None]
+    losses = [s.best.outcome.value for s in found.searches if s.best is not None]
     assert len(losses) == 4
     assert losses == sorted(losses, reverse=True)
 

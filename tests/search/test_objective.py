@@ -66,7 +66,7 @@ def test_all_budgets_of_a_task_share_one_table(make_problem: Callable[..., Probl
     both = Evaluator(table).evaluate(Task(point, (0, 1)))
     (one,) = Evaluator(alone).evaluate(Task(point, (0,)))
     assert both[1] == one
-    assert both[1].loss < both[0].loss
+    assert both[1].value < both[0].value
 
 
 def test_gpu_hours_and_dollars_agree(make_problem: Callable[..., Problem]) -> None:

@@ -14,6 +14,8 @@ from vtrain_search.objective import designs_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from vtrain_search.problem import Case, Problem
     from vtrain_search.search_state import SearchState, Trial
 
@@ -22,7 +24,6 @@ TIE_SHARE = 0.01
 SMALLER = {"half": 0.5, "quarter": 0.25}
 SIZE_SLACK = 1.12
 """A model counts as half (a quarter) of the size within this factor."""
-_TIES_SHOWN = 5
 _UNSPENT_SHARE = 0.01
 
 
@@ -77,6 +78,8 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
         "extrapolation": beyond,
         "tokens_per_parameter": best["tokens"] / best["parameters"],
         "days": best["wall_s"] / 86_400.0,
+        "next_tenth_nats": next_tenth(problem, own),
+        "target_loss": case.target_loss,
         "seed": seed,
         "warnings": _warnings(problem, case, best, beyond),
         "ties": ties,
@@ -85,6 +88,15 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
     return Answer(
         case=case, row=row, outcome_row=best, ties=ties, smaller=smaller, trials=len(search.trials)
     )
+
+
+def next_tenth(problem: Problem, best: Designs) -> float:
+    """Return the loss that 10 % more budget would take off, in nats.
+
+    At the optimum it is the slope in tokens (all of the extra compute spent on tokens of the same
+    model is as good as any split, Hoffmann et al. 2022, section 3.3) times ln 1.1.
+    """
+    return float(-problem.loss.dloss_dlntokens(best)[0] * np.log(1.1))
 
 
 def loss_inputs(rows: Sequence[Mapping[str, Any]]) -> Designs:
@@ -109,6 +121,21 @@ def _distinct(search: SearchState) -> list[Trial]:
     return list({t.point: t for t in reversed(search.trials)}.values())[::-1]
 
 
+def budget_shares(
+    problem: Problem, best: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> NDArray[np.float64]:
+    """Return what share of the budget each row is worse than the best one.
+
+    With a target loss it is the share of dollars or days that a row takes on top.
+    """
+    if best["objective_value"] != best["loss"]:
+        values = np.array([r["objective_value"] for r in rows])
+        return np.asarray(np.expm1(values - best["objective_value"]))
+    gaps = np.array([r["loss"] - best["loss"] for r in rows])
+    own = loss_inputs([best])
+    return problem.loss.budget_share(gaps, own.take([0] * len(rows)))
+
+
 def _ties(
     problem: Problem, best: Mapping[str, Any], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -116,14 +143,12 @@ def _ties(
     others = [r for r in rows if r is not best]
     if not others:
         return []
-    gaps = np.array([r["loss"] - best["loss"] for r in others])
-    own = loss_inputs([best])
-    share = problem.loss.budget_share(gaps, own.take([0] * len(others)))
+    share = budget_shares(problem, best, others)
     order = sorted(
         (i for i in range(len(others)) if share[i] < TIE_SHARE),
-        key=lambda i: (others[i]["parameters"], others[i]["loss"]),
+        key=lambda i: (others[i]["parameters"], others[i]["objective_value"]),
     )
-    return [_short(others[i], float(gaps[i]), float(share[i])) for i in order]
+    return [_short(others[i], best, float(share[i])) for i in order]
 
 
 def _smaller(
@@ -136,20 +161,19 @@ def _smaller(
         near = [r for r in rows if target / SIZE_SLACK <= r["parameters"] <= target * SIZE_SLACK]
         if not near:
             continue
-        choice = min(near, key=lambda r: (r["loss"], r["parameters"]))
-        gap = choice["loss"] - best["loss"]
-        share = float(problem.loss.budget_share(np.array([gap]), loss_inputs([best]))[0])
-        found.append({"size": name, **_short(choice, gap, share)})
+        choice = min(near, key=lambda r: (r["objective_value"], r["parameters"]))
+        share = float(budget_shares(problem, best, [choice])[0])
+        found.append({"size": name, **_short(choice, best, share)})
     return found
 
 
-def _short(row: Mapping[str, Any], gap: float, share: float) -> dict[str, Any]:
+def _short(row: Mapping[str, Any], best: Mapping[str, Any], share: float) -> dict[str, Any]:
     """Return a runner-up: its whole design, its gap in nats and in shares of the budget."""
     return {
         **row,
         "tokens_per_parameter": row["tokens"] / row["parameters"],
         "days": row["wall_s"] / 86_400.0,
-        "gap_nats": gap,
+        "gap_nats": row["loss"] - best["loss"],
         "gap_budget_share": share,
     }
 
@@ -163,7 +187,7 @@ def _warnings(
         if factor > WARN_BEYOND:
             found.append(f"{name}: used {factor:,.0f} times beyond its data")
     spent = best["cost_usd"] + best["unspent_usd"]
-    if spent > 0.0 and best["unspent_usd"] > _UNSPENT_SHARE * spent:
+    if case.target_loss is None and spent > 0.0 and best["unspent_usd"] > _UNSPENT_SHARE * spent:
         offer = next(o for o in case.offers if o.name == best["cluster"])
         at_cap = best["gpus"] >= 0.97 * case.gpu_limit(offer)
         binding = "the GPU cap and the deadline leave" if at_cap else "the deadline leaves"

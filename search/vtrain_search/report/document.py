@@ -18,6 +18,7 @@ def document(
     *,
     assumptions: Mapping[str, Any],
     run: Mapping[str, Any],
+    frontier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the whole answer as plain values.
 
@@ -25,6 +26,7 @@ def document(
         answers: one a budget; None where nothing was feasible.
         assumptions: what the answers take for granted.
         run: version, seed, how the search ended.
+        frontier: exponents and Pareto set of a table of budgets.
     """
     rows = [plain(answer.row) for answer in answers if answer is not None]
     return {
@@ -32,6 +34,7 @@ def document(
         "run": plain(run),
         "assumptions": plain(assumptions),
         "rows": rows,
+        "frontier": plain(frontier or {}),
     }
 
 

@@ -29,12 +29,18 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False)
 
 
-def render(answers: Sequence[Answer | None], assumed: Mapping[str, Any]) -> list[RenderableType]:
+def render(
+    answers: Sequence[Answer | None],
+    assumed: Mapping[str, Any],
+    *,
+    exponents: Mapping[str, float] | None = None,
+) -> list[RenderableType]:
     """Return the blocks to print: tables, ties and smaller models, notes, assumptions.
 
     Args:
         answers: one a budget; None where nothing was feasible.
         assumed: the assumptions of the problem.
+        exponents: how parameters and tokens grow along the table, where it is long enough.
     """
     from rich.text import Text
 
@@ -43,9 +49,24 @@ def render(answers: Sequence[Answer | None], assumed: Mapping[str, Any]) -> list
     for answer in found:
         for warning in answer.row["warnings"]:
             blocks.append(Text(f" note, {answer.row['budget']}: {warning}"))
+    if exponents is not None:
+        blocks.append(Text(f" {_growth(exponents)}"))
     blocks.append(Text(""))
     blocks.append(_assumptions(assumed))
     return blocks
+
+
+def _growth(exponents: Mapping[str, float]) -> str:
+    text = (
+        f"along the table parameters grow as C^{exponents['parameters']:.2f} and tokens as "
+        f"C^{exponents['tokens']:.2f} of compute"
+    )
+    if "law_parameters" in exponents:
+        text += (
+            f"; the bare law says {exponents['law_parameters']:.2f} and "
+            f"{exponents['law_tokens']:.2f}"
+        )
+    return text
 
 
 def _table(title: str, heads: Sequence[str], *, left: Sequence[str] = ()) -> Table:
@@ -62,11 +83,11 @@ def _table(title: str, heads: Sequence[str], *, left: Sequence[str] = ()) -> Tab
 
 
 def _what_table(answers: Sequence[Answer]) -> Table:
-    """What to train: the model, its tokens, its loss, and what it takes."""
+    """What to train: the model, its tokens, its loss, what it takes, what 10 % more would buy."""
     table = _table(
         "What to train",
         ("budget", "params", "tokens", "tok/par", "loss (90 % interval)", "layers x width", "ffn",
-         "heads/kv", "GPUs", "days", "cost"),
+         "heads/kv", "GPUs", "days", "cost", "+10 %"),
     )  # fmt: skip
     for answer in answers:
         r = answer.row
@@ -82,6 +103,7 @@ def _what_table(answers: Sequence[Answer]) -> Table:
             f"{r['gpus']:,}",
             f"{r['days']:.1f}",
             format_usd(r["cost_usd"]),
+            f"-{r['next_tenth_nats']:.4f}",
         )
     return table
 

@@ -147,7 +147,7 @@ def _row(
         "wide": grid.wide,
         "points": grid.plans,
         "grid_s": grid_s,
-        "loss": grid.outcome.loss,
+        "loss": grid.outcome.row["loss"],
         "layers": best["layers"],
         "hidden_size": best["hidden_size"],
         "gpus": best["gpus"],

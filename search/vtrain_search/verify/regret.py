@@ -21,7 +21,7 @@ class Regret:
 
     Attributes:
         seed: seed of the search.
-        loss: loss it found.
+        loss: loss of the design it found.
         share: share of the budget that would buy back its gap to the grid's best; negative where
             the search found a design outside the grid that is better.
         trials: architectures it tried.
@@ -52,12 +52,12 @@ def measure(
     best = found.searches[0].best
     if best is None:
         return None
-    better = min((best.outcome, grid.outcome), key=lambda o: o.loss)
-    worse = max((best.outcome, grid.outcome), key=lambda o: o.loss)
+    better = min((best.outcome, grid.outcome), key=lambda o: o.value)
+    worse = max((best.outcome, grid.outcome), key=lambda o: o.value)
     gap = share_of(problem)(worse, better)
     return Regret(
         seed=settings.seed,
-        loss=best.outcome.loss,
+        loss=best.outcome.row["loss"],
         share=gap if worse is best.outcome else -gap,
         trials=sum(t.phase != "smaller" for t in found.searches[0].trials),
         wall_s=wall_s,
