@@ -73,8 +73,11 @@ def test_every_shipped_cluster_loads_with_its_device(name):
 
 
 def test_same_names_serve_devices_and_clusters():
-    """`H100` finds the same machine in both catalogues."""
-    assert cluster_names() == device_names()
+    """Every device has a cluster of its name, and `H100` finds the same machine in both.
+
+    A device may have further clusters (the same board on another network).
+    """
+    assert set(device_names()) <= set(cluster_names())
 
 
 @pytest.mark.parametrize(
