@@ -1,0 +1,155 @@
+"""Collectives between the ranks of torchrun, by operation, size and group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vtrain.errors import UserInputError
+from vtrain.hardware import COLLECTIVES
+from vtrain.profiler.fit.links import bus_bytes
+from vtrain.profiler.group import Group, open_group
+from vtrain.profiler.meta import read_meta, write_meta
+from vtrain.profiler.rows import Row, key_of, path_of, read_rows, write_rows
+from vtrain.profiler.shapes import SPACES, message_sizes
+
+if TYPE_CHECKING:
+    from vtrain.profiler.run import Progress, RunOptions
+
+REPEATS = 7
+BATCH_S = 0.01
+MOST_CALLS = 50
+
+
+def measure_collectives(options: RunOptions, progress: Progress) -> Iterator[str]:
+    """Measure collectives on every rank; the first one adds them to the profile and fits.
+
+    Args:
+        options: of `vtrain profile run`; the folder must hold the device's own profile.
+        progress: called on the first rank after each row.
+
+    Raises:
+        UserInputError: no profile, or ranks with different devices.
+    """
+    meta = read_meta(options.out)
+    with open_group(options.kind, options.threads) as group:
+        if group.runtime.facts.name != meta.gpu:
+            raise UserInputError(
+                f"{options.out} holds a profile of {meta.gpu}, this is {group.runtime.facts.name}"
+            )
+        rows, failed = _measure_all(group, options, progress)
+        if group.rank != 0:
+            return
+        earlier = read_rows(path_of(options.out, "collectives"), "collectives")
+        fresh = {key_of("collectives", row) for row in rows}
+        kept = [row for row in earlier if key_of("collectives", row) not in fresh]
+        write_rows(options.out, "collectives", [*kept, *rows])
+        world = max(meta.world, group.size)
+        today = datetime.now(UTC).date().isoformat()
+        write_meta(options.out, replace(meta, world=world, date=today))
+        yield (
+            f"{options.out}: {len(rows)} collectives of {group.size} ranks on {group.nodes} "
+            f"node(s) over {group.backend}"
+        )
+        yield from (f"skipped {entry}" for entry in failed)
+    from vtrain.profiler.run import fit_lines_of
+
+    yield from fit_lines_of(options.out)
+
+
+def _measure_all(
+    group: Group, options: RunOptions, progress: Progress
+) -> tuple[list[Row], list[str]]:
+    rows: list[Row] = []
+    failed: list[str] = []
+    sizes = message_sizes(SPACES[options.kind])
+    members = _group_sizes(group.size)
+    total = len(sizes) * len(members) * len(COLLECTIVES)
+    # Groups are made by every rank, whether it belongs to them or not.
+    groups = {count: group.dist.new_group(list(range(count))) for count in members}
+    done = 0
+    for count in members:
+        for op in COLLECTIVES:
+            for size in sizes:
+                done += 1
+                seconds = _time_one(group, groups[count], count, op, size)
+                if seconds is None:
+                    failed.append(f"{op} of {size} bytes on {count} ranks")
+                elif group.rank == 0:
+                    rows.append(_row(group, count, op, size, seconds))
+                if group.rank == 0:
+                    progress(done, total, f"{op} {size} on {count}")
+    return rows, failed
+
+
+def _group_sizes(ranks: int) -> list[int]:
+    sizes = [2**power for power in range(1, ranks.bit_length()) if 2**power <= ranks]
+    return sizes if ranks in sizes else [*sizes, ranks]
+
+
+def _time_one(group: Group, members: Any, count: int, op: str, size: int) -> float | None:
+    """Return the median seconds over repeats of the slowest rank, None where it cannot run."""
+    call: Callable[[], Any] | None = None
+    if group.rank < count:
+        try:
+            call = _call(group, members, count, op, size)
+            call()
+        except RuntimeError:
+            # gloo lacks some operations; every rank of the group fails alike.
+            call = None
+    can = group.slowest(float(call is None and group.rank < count))
+    if can > 0.0:
+        return None
+    first = _batch(group, call, 2)
+    repeats = int(np.clip(BATCH_S / max(first, 1e-6), 1, MOST_CALLS))
+    times = [_batch(group, call, repeats) for _ in range(REPEATS)]
+    return float(np.median(times))
+
+
+def _batch(group: Group, call: Callable[[], Any] | None, count: int) -> float:
+    import time
+
+    group.barrier()
+    start = time.perf_counter()
+    if call is not None:
+        for _ in range(count):
+            call()
+        group.runtime.synchronize()
+    spent = (time.perf_counter() - start) / count if call is not None else 0.0
+    return group.slowest(spent)
+
+
+def _call(group: Group, members: Any, count: int, op: str, size: int) -> Callable[[], Any]:
+    """Return one collective as a call; sizes as nccl-tests counts them."""
+    torch, dist = group.runtime.torch, group.dist
+    elements = max(count, int(size / group.runtime.facts.element_bytes) // count * count)
+    kind = {"device": group.runtime.device, "dtype": group.runtime.dtype}
+    whole, part = torch.ones(elements, **kind), torch.ones(elements // count, **kind)
+    if op == "all_reduce":
+        return lambda: dist.all_reduce(whole, group=members)
+    if op == "all_gather":
+        return lambda: dist.all_gather_into_tensor(whole, part, group=members)
+    if op == "reduce_scatter":
+        return lambda: dist.reduce_scatter_tensor(part, whole, group=members)
+    if op == "all_to_all":
+        other = torch.empty_like(whole)
+        return lambda: dist.all_to_all_single(other, whole, group=members)
+    pair = {0: lambda: dist.send(whole, 1), 1: lambda: dist.recv(whole, 0)}
+    return pair.get(group.rank, lambda: None)
+
+
+def _row(group: Group, count: int, op: str, size: int, seconds: float) -> Row:
+    nodes = max(1, round(group.nodes * count / group.size))
+    algorithm = size / seconds / 1e9
+    bus = bus_bytes(op, size, count) / seconds / 1e9
+    return {
+        "gpu": group.runtime.facts.name, "system": f"{group.backend} {group.nodes} node(s)",
+        "nodes": str(nodes), "gpus": str(count), "op": op, "bytes": str(size),
+        "time_us": f"{seconds * 1e6:.5g}", "algbw_gbs": f"{algorithm:.4g}",
+        "busbw_gbs": f"{bus:.4g}", "source": f"vtrain profile, torch {group.runtime.facts.torch}",
+        "repeats": str(REPEATS),
+    }  # fmt: skip
