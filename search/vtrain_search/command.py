@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vtrain_search.driver import Found
     from vtrain_search.executors import Executor
     from vtrain_search.problem import Problem
-    from vtrain_search.report import Answer
     from vtrain_search.storage import RunFolder
 
 _log = logging.getLogger(__name__)

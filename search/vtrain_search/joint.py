@@ -141,7 +141,8 @@ def score_joint(
         plans_fit=len(rows), mem_over_limit=over, mem_limit_bytes=float(found.mem_limit_bytes),
     )  # fmt: skip
     scored = score(problem, case, offer, architecture, cells)
-    if scored.best is not None and case.tokens is None and case.target_loss is None and point.token_share < 1.0:
+    free = case.tokens is None and case.target_loss is None
+    if scored.best is not None and free and point.token_share < 1.0:
         tokens = point.token_share * float(scored.run.tokens[scored.best])
         scored = score(problem, replace(case, tokens=tokens), offer, architecture, cells)
     return scored, offer, over
@@ -177,7 +178,8 @@ def _gpus(
     """Return the GPU counts from just under what spends the budget to twice that."""
     counts = gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=problem.pins)
     flops = architecture.training_flops_per_token(problem.seq_length)
-    full = usable_gpu_hours(problem, case, offer, flops, wanted_tokens(problem, case, architecture)) * 3600.0 / case.deadline_s
+    given = wanted_tokens(problem, case, architecture)
+    full = usable_gpu_hours(problem, case, offer, flops, given) * 3600.0 / case.deadline_s
     low, high = (full * factor for factor in _GPUS_RANGE)
     near = [int(c) for c in counts if low <= c <= high]
     return near or [int(counts[min(int(np.searchsorted(counts, full)), len(counts) - 1)])]
@@ -192,8 +194,10 @@ def _batch(
         wanted = int(_pick(problem.pins.exact["global_batch_size"], fraction))
         return max(1, round(wanted / unit)) * unit
     flops = architecture.training_flops_per_token(problem.seq_length)
-    hours = usable_gpu_hours(problem, case, offer, flops, wanted_tokens(problem, case, architecture))
-    tokens = wanted_tokens(problem, case, architecture) or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
+    given = wanted_tokens(problem, case, architecture)
+    hours = usable_gpu_hours(problem, case, offer, flops, given)
+    tokens = given or TYPICAL_MFU * peak_flops(problem, offer) * hours * 3600.0 / flops
+    tokens = float(np.clip(tokens, 1e6, 1e17))
     critical = float(critical_batch_tokens(np.asarray(tokens))) / problem.seq_length
     low, high = (np.log(critical * factor) for factor in _BATCH_RANGE)
     step = unit * stages

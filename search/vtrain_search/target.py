@@ -21,7 +21,10 @@ _HALVINGS = 44
 
 
 def tokens_for_loss(
-    model: LossModel, designs: Callable[[FloatArray], Designs], target: float, shape: tuple[int, ...]
+    model: LossModel,
+    designs: Callable[[FloatArray], Designs],
+    target: float,
+    shape: tuple[int, ...],
 ) -> FloatArray:
     """Return the fewest training tokens with which designs reach a loss.
 

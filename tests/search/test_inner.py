@@ -76,7 +76,8 @@ def test_no_plan_appears_in_two_cells() -> None:
 
 def test_pins_hold_for_every_row() -> None:
     """Pinned degrees, batches and data parallelism are obeyed by all rows."""
-    cells = table(parse_pins(["tp=2", "micro_batch_size=1", "dp=8"], [])).window(keys([16, 32], [17, 18]))
+    pins = parse_pins(["tp=2", "micro_batch_size=1", "dp=8"], [])
+    cells = table(pins).window(keys([16, 32], [17, 18]))
     assert len(cells) > 0
     assert set(cells.plans.tp.tolist()) == {2}
     assert set(cells.plans.micro_batch_size.tolist()) == {1}

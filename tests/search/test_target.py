@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from vtrain_search.driver import search
 from vtrain_search.executors import InlineExecutor
 from vtrain_search.laws import LossModel, load_law
