@@ -113,6 +113,11 @@ class SearchGroup(click.RichGroup):
 @click.option("--resume", type=click.Path(path_type=Path), metavar="DIR",
               help="Go on with an interrupted run.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace the run in --save-dir.")
+@click.option("--report", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write a report: .html or .md.")  # fmt: skip
+@click.option("--explain", is_flag=True, help="Say why the usual alternatives lost, and to what.")
+@click.option("--why-not", multiple=True, metavar="WHAT",
+              help="Explain one alternative, e.g. tp=4, 70B, 256 GPUs, A100. Repeatable.")
 @click.option("--dry-run", is_flag=True, help="Say what would be searched and how long it takes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")

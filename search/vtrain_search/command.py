@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vtrain_search.driver import Found
     from vtrain_search.executors import Executor
     from vtrain_search.problem import Problem
+    from vtrain_search.report import Answer
     from vtrain_search.storage import RunFolder
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,9 @@ class RunOptions:
         force: replace an earlier run.
         as_json: print JSON instead of the table.
         quiet: no progress.
-        explain: say what was rejected and why.
+        report: file to write a report to.
+        explain: say why the usual alternatives lost.
+        why_not: alternatives to explain.
         dry_run: say what would be searched, and stop.
     """
 
@@ -58,7 +61,9 @@ class RunOptions:
     force: bool = False
     as_json: bool = False
     quiet: bool = False
+    report: Path | None = None
     explain: bool = False
+    why_not: tuple[str, ...] = ()
     dry_run: bool = False
 
 
@@ -77,6 +82,7 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
 
     quiet_optuna()
     problem = build_problem(request)
+    _check_extras(options)
     if options.dry_run:
         for line in dry_run(problem, workers=worker_count(problem, options)):
             sys.stdout.write(line + "\n")
@@ -95,7 +101,19 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
                 on_progress=progress,
             )  # fmt: skip
             progress.stop()
-        return _finish(problem, settings, options, found, folder)
+        return _finish(request, problem, settings, options, found, folder)
+
+
+def _check_extras(options: RunOptions) -> None:
+    """Refuse a report or an alternative that cannot be made, before a long search."""
+    if options.report is not None:
+        from vtrain_search.html_report import report_format
+
+        report_format(options.report)
+    for word in options.why_not:
+        from vtrain_search.alternatives import parse_alternative
+
+        parse_alternative(word)
 
 
 def make_executor(
@@ -228,6 +246,7 @@ def _check_same(
 
 
 def _finish(
+    request: Request,
     problem: Problem,
     settings: Settings,
     options: RunOptions,
@@ -272,6 +291,15 @@ def _finish(
         sys.stdout.write(text + "\n")
     else:
         _print(render(answers, assumed, exponents=exponents(rows, problem.loss)))
+        if options.explain or options.why_not:
+            _explain(problem, answers, options)
+    if options.report is not None:
+        from vtrain_search.html_report import write_report
+
+        write_report(
+            options.report, answers, problem=problem, request=request, settings=settings,
+            found=found, alternatives=options.why_not,
+        )  # fmt: skip
     missing = [c.label for c, a in zip(problem.cases, answers, strict=True) if a is None]
     if missing:
         sys.stderr.write(f"vtrain-search: no feasible design for {', '.join(missing)}\n")
@@ -290,6 +318,20 @@ def _print(blocks: Sequence[Any]) -> None:
     out = console()
     for block in blocks:
         out.print(block)
+
+
+def _explain(problem: Problem, answers: Sequence[Answer | None], options: RunOptions) -> None:
+    """Print why each alternative lost, budget by budget."""
+    from vtrain_search.alternatives import compare, usual_alternatives
+
+    fixed = problem.space.fixed is not None
+    for answer in answers:
+        if answer is None:
+            continue
+        usual = usual_alternatives(answer.case, answer.row, fixed=fixed) if options.explain else []
+        _print(["", f" why not, for {answer.row['budget']}"])
+        for word in [*usual, *options.why_not]:
+            _print([f"   {line}" for line in compare(problem, answer, word).lines])
 
 
 def _diagnosis(problem: Problem, found: Found) -> InfeasibleError:

@@ -56,6 +56,9 @@ def search_from_options(options: Mapping[str, Any], given: set[str]) -> int:
         as_json=values["as_json"],
         quiet=values["quiet"],
         dry_run=values["dry_run"],
+        report=values["report"],
+        explain=values["explain"],
+        why_not=values["why_not"],
     )
     return run_search(request, settings, run_options)
 
