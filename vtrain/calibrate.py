@@ -50,7 +50,7 @@ _DELTA = 1e-3
 # A factor moves by at most this much a step, in logs: far from the optimum the model bends.
 _STRIDE = 0.3
 
-INTERVAL_SLOW_SD = 2.1
+INTERVAL_SLOW_SD = 1.9
 INTERVAL_FAST_SD = 1.7
 """Quantiles of measured / predicted in residual standard deviations: outliers are slow runs
 (retries, contention), hardly ever fast ones."""
@@ -182,12 +182,13 @@ def fit_factors(
 def residual_log_sd(residuals: Array) -> float:
     """Return the spread that new rows will show, from the residuals of the fitted ones.
 
-    Four rows at 6 % stand for what is known of other sites; the fit uses up about two of the
-    rows. A residual counts with at most 0.5, so one wild row does not widen every interval.
+    Four rows at 6 % stand for what is known of other sites; with priors as tight as these the fit
+    uses up hardly any row. A residual counts with at most 0.5, so one wild row does not widen
+    every interval.
 
     Args:
         residuals: log(measured / predicted) of the fitted rows.
     """
     clipped = np.clip(residuals, -_CLIP, _CLIP)
     total = _PRIOR_ROWS * _PRIOR_RESIDUAL_SD**2 + float(clipped @ clipped)
-    return float(np.sqrt(total / (_PRIOR_ROWS + max(len(clipped) - 2.0, 1.0))))
+    return float(np.sqrt(total / (_PRIOR_ROWS + len(clipped))))

@@ -26,12 +26,15 @@ class HostCost:
         floor_tp_s: the same by tp where tensor parallelism adds collectives to every layer, as
             (tp, seconds) pairs in rising tp; values between take those of the next smaller tp.
         floor_tp_pp_s: the same where the pipeline crosses nodes as well.
+        blocking_s: seconds a layer and micro-batch that pass between kernels because every launch
+            waits for the one before (CUDA_LAUNCH_BLOCKING), forward and backward together.
         step_s: seconds of every step that depend on nothing (logging, data, optimizer launches).
     """
 
     floor_s: float = 0.0
     floor_tp_s: tuple[tuple[int, float], ...] = ()
     floor_tp_pp_s: tuple[tuple[int, float], ...] = ()
+    blocking_s: float = 0.0
     step_s: float = 0.0
 
 

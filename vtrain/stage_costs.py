@@ -113,9 +113,10 @@ def stage_costs(
     floor = host_floor_seconds(cluster, stack, tp=tp, cp=cp, pp=pp, dp=dp) * site.host
     # A host too slow to feed the device stretches forward and backward alike.
     stretch = np.maximum(1.0, floor / (forward + backward))
+    blocking = stack.host.blocking_s * site.host
     return StageCosts(
-        layer_forward_s=forward * stretch,
-        layer_backward_s=backward * stretch,
+        layer_forward_s=forward * stretch + blocking / 3.0,
+        layer_backward_s=backward * stretch + blocking * (2.0 / 3.0),
         layer_weight_gradient_s=cost["layer_weight_gradient"] * stretch,
         layer_accumulation_s=accumulation_seconds_per_parameter(cluster, stack, site)
         * (architecture.parameters_per_layer / tp),

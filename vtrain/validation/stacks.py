@@ -34,6 +34,10 @@ _FRAMEWORKS = (
     (r"megatron-lm \(202[0-3]|baseline", "megatron-lm-2022"),
     (r"megatron|nemo|maxtext|pax", "megatron-core-2025"),
 )
+# BLOOM's A100 scripts make every launch wait (CUDA_LAUNCH_BLOCKING=1, bigscience
+# train/tr11-176B-ml/setup-test-n2.slurm); its V100 scripts do not
+# (train/tr3-1B3-baseline/tr3m-1B3-emb-norm-pile.slurm), and show none of the engine's cost.
+_BLOOM_VOCABULARY = 250880.0
 _PRECISION = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "fp4"}
 
 
@@ -45,14 +49,14 @@ def stack_key(run: MeasuredRun, architecture: Architecture, plan: Plan) -> Stack
         name = "fsdp-2023" if plan.sharding == "zero3" else "megatron-core-2025"
     if "no comm overlap" in run.notes:
         name = "megatron-core-no-overlap"
+    bloom = run.vocab == _BLOOM_VOCABULARY
     if name == "deepspeed-pipeline-2022" and run.gpu.startswith("V100"):
-        # BLOOM's A100 scripts make every launch wait (CUDA_LAUNCH_BLOCKING=1, bigscience
-        # train/tr11-176B-ml/setup-test-n2.slurm), its V100 scripts do not
-        # (train/tr3-1B3-baseline/tr3m-1B3-emb-norm-pile.slurm).
         name = "megatron-deepspeed-2022"
-    if name == "deepspeed-pipeline-2022" and run.dtype == "bf16":
+    if name == "deepspeed-pipeline-2022" and bloom and run.dtype == "bf16":
         name = "megatron-deepspeed-2022-bf16"
     overrides: dict[str, object] = {"precision": _PRECISION.get(run.dtype.lower(), "bf16")}
+    if name == "deepspeed-pipeline-2022" and bloom:
+        overrides["host.blocking_s"] = load_stack("megatron-deepspeed-2022-bf16").host.blocking_s
     if run.flash_attention == 0.0:
         overrides["attention"] = "unfused"
     overrides |= _torchtitan_variant(run) if name == "torchtitan-2024" else {}
