@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,7 +148,10 @@ class OuterSpace:
 
 
 def _member(values: tuple[float, ...], wanted: float) -> float:
-    return min(values, key=lambda v: (abs(v - wanted), v))
+    """Return the value nearest to a wanted one, the smaller of two equally near; they ascend."""
+    at = bisect_left(values, wanted)
+    near = values[max(0, at - 1) : at + 1]
+    return min(near, key=lambda v: (abs(v - wanted), v))
 
 
 def outer_space(pins: Pins, *, vocab_size: int, fixed: Architecture | None = None) -> OuterSpace:
@@ -184,8 +188,11 @@ def outer_space(pins: Pins, *, vocab_size: int, fixed: Architecture | None = Non
     if pins.names("ffn_ratio"):
         low, high = pins.bounds("ffn_ratio") or (1.0, 8.0)
         count = int((high - low) / _FFN_RATIO_STEP + 1e-9)
-        ratios = pins.exact.get("ffn_ratio") or tuple(  # type: ignore[assignment]
-            low + i * _FFN_RATIO_STEP for i in range(count + 1)
+        given = pins.exact.get("ffn_ratio")
+        ratios = (
+            tuple(sorted(float(v) for v in given))
+            if given
+            else tuple(low + i * _FFN_RATIO_STEP for i in range(count + 1))
         )
     ffn: tuple[int, ...] = ()
     if pins.names("ffn_hidden_size"):

@@ -106,7 +106,7 @@ def test_the_answer_is_the_best_of_a_grid(quick_problem: Callable[..., Problem])
         "1e4usd", ranged=("hidden_size=3072..5120", "layers=32..44")
     )  # fmt: skip
     executor = InlineExecutor(problem)
-    grid = enumerate_grid(problem, executor)
+    grid = enumerate_grid(problem, executor, least_points=0.0)
     assert grid is not None
     regret = measure(problem, Settings(), executor, grid)
     assert regret is not None

@@ -32,6 +32,8 @@ SPACES = ("bilevel", "joint")
               help="Seeds of the searches.")  # fmt: skip
 @click.option("--space", "spaces", multiple=True, type=click.Choice(SPACES),
               help="Forms of the search to measure. [default: bilevel]")  # fmt: skip
+@click.option("--points", type=float, default=1e8, show_default=True, metavar="N",
+              help="(design, plan) points the grid should hold.")  # fmt: skip
 @click.option("--workers", default="auto", show_default=True, metavar="N|auto",
               help="Processes that evaluate.")  # fmt: skip
 @click.option("--ray-address", metavar="ADDRESS", help="Join this Ray cluster.")
@@ -96,7 +98,9 @@ def _verify(
     executor = make_executor(problem, run, work_s=1e3)
     try:
         start = time.perf_counter()
-        grid = enumerate_grid(problem, executor, on_progress=_progress(name))
+        grid = enumerate_grid(
+            problem, executor, least_points=options["points"], on_progress=_progress(name)
+        )
         grid_s = time.perf_counter() - start
         if grid is None:
             return {"problem": name, "feasible": False}

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 GRID_SHARE = 0.25
 """Shapes that cost up to this share of the budget by the coarse scan are in the grid."""
-WIDE_SHARE = 0.10
+WIDE_SHARE = 0.05
 """Architectures within this share of the best have their whole range of GPU counts and batches
-enumerated as well."""
+enumerated as well, and others after them, the better first, until the grid is large enough."""
+LEAST_POINTS = 1e8
+_WIDE_AT_A_TIME = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +51,7 @@ def enumerate_grid(
     executor: Executor,
     *,
     case: int = 0,
+    least_points: float = LEAST_POINTS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> GridResult | None:
     """Evaluate every architecture of the grid, then the best ones over a much wider window.
@@ -61,6 +64,7 @@ def enumerate_grid(
         problem: the question.
         executor: evaluates tasks.
         case: which of its cases.
+        least_points: (design, plan) points that the grid should hold, if the space has them.
         on_progress: called with (done, total).
 
     Returns:
@@ -79,14 +83,23 @@ def enumerate_grid(
         return None
     first = min(feasible, key=lambda p: (outcomes[p].key, p))
     share = share_of(problem)
-    leaders = [p for p in feasible if share(outcomes[p], outcomes[first]) <= WIDE_SHARE]
-    for point, outcome in _wide(executor, leaders, case):
-        plans += outcome.plans
-        if outcome.feasible and outcome.key < outcomes[point].key:
-            outcomes[point] = outcome
-    best = min(leaders, key=lambda p: (outcomes[p].key, p))
+    ranked = sorted(feasible, key=lambda p: (outcomes[p].key, p))
+    wide = 0
+    while wide < len(ranked):
+        leaders = ranked[wide : wide + _WIDE_AT_A_TIME]
+        worst = share(outcomes[leaders[0]], outcomes[first])
+        if worst > WIDE_SHARE and plans >= least_points:
+            break
+        wide += len(leaders)
+        for point, outcome in _wide(executor, leaders, case):
+            plans += outcome.plans
+            if outcome.feasible and outcome.key < outcomes[point].key:
+                outcomes[point] = outcome
+            if on_progress is not None:
+                on_progress(wide, len(ranked))
+    best = min(ranked, key=lambda p: (outcomes[p].key, p))
     return GridResult(
-        point=best, outcome=outcomes[best], architectures=len(points), wide=len(leaders),
+        point=best, outcome=outcomes[best], architectures=len(points), wide=wide,
         plans=plans, outcomes=outcomes,
     )  # fmt: skip
 
