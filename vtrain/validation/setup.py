@@ -37,10 +37,11 @@ class Setup:
     plan: Plan
 
 
-# (pattern of the gpu column and the notes, least memory in GiB, shipped cluster); the first match
-# counts.
+# (pattern of gpu, source and notes, least memory in GiB, shipped cluster); the first match counts.
+# The SimuMax laboratory published the operator table of its own machine.
 _CLUSTERS = (
-    (r"H100-SXM .*EFA", 0.0, "h100-sxm-80g-efa"),
+    (r"^B200-SXM simumax ", 0.0, "b200-sxm-180g-simumax"),
+    (r"^H100-SXM .*EFA", 0.0, "h100-sxm-80g-efa"),
     (r"^A100-PCI", 0.0, "a100-pcie-80g"),
     (r"^A100", 41.0, "a100-sxm-80g"),
     (r"^A100", 0.0, "a100-sxm-40g"),
@@ -120,7 +121,7 @@ def _not_judged(run: MeasuredRun) -> str:
 
 def _cluster_key(run: MeasuredRun) -> ClusterKey | None:
     for pattern, least_gib, name in _CLUSTERS:
-        if re.search(pattern, f"{run.gpu} {run.notes}") and (run.gpu_memory_gib or 80.0) >= least_gib:
+        if re.search(pattern, f"{run.gpu} {run.source} {run.notes}") and (run.gpu_memory_gib or 80.0) >= least_gib:
             shipped = load_cluster(name)
             gbps = run.inter_link_gbps_per_gpu
             return ClusterKey(
