@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain_search.problem import DEFAULT_DEADLINE_S, Case, Offer, Problem
 
 if TYPE_CHECKING:
     from vtrain.architecture import Architecture
     from vtrain.hardware import Cluster
     from vtrain_search.budget import Budget
+    from vtrain_search.laws import LossLaw
     from vtrain_search.pins import Pins
 
 DEFAULT_CLUSTER = "h100-sxm-80g"
@@ -109,6 +110,9 @@ def build_problem(request: Request) -> Problem:
             gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=pins)
             plan_space(offer.cluster, stack, pins)
     unique = parse_count(request.unique_tokens) if request.unique_tokens else None
+    law = load_law(request.law or DEFAULT_LAW)
+    for loss in request.target_losses:
+        _check_target(law, loss)
     return Problem(
         cases=cases,
         stack=stack,
@@ -116,7 +120,7 @@ def build_problem(request: Request) -> Problem:
         seq_length=request.seq_length or own_length or DEFAULT_SEQ_LENGTH,
         space=outer_space(pins, vocab_size=request.vocab_size, fixed=fixed),
         pins=pins,
-        loss=LossModel(law=load_law(request.law or DEFAULT_LAW), unique_tokens=unique),
+        loss=LossModel(law=law, unique_tokens=unique),
         site=read_site(request.site or None),
     )
 
@@ -132,6 +136,26 @@ def _aimed(case: Case, loss: float | None, objective: str) -> Case:
     limited = case.usd or case.gpu_hours or case.flop
     label = f"loss {loss:g}" + (f" in {case.label}" if limited else "")
     return replace(case, label=label, target_loss=loss, objective=objective or "cost")
+
+
+def _check_target(law: LossLaw, loss: float) -> None:
+    """Refuse a loss that a law denies to every model, however large and long trained."""
+    import numpy as np
+
+    from vtrain_search.laws import Designs
+
+    sizes = (1e20, 1e22, 1e6, 1e3, 128.0, 1e9)
+    parameters, tokens, hidden, layers, head, batch = (np.asarray(size) for size in sizes)
+    endless = Designs(
+        parameters_non_embedding=parameters, tokens=tokens, hidden_size=hidden, num_layers=layers,
+        head_dim=head, global_batch_tokens=batch,
+    )  # fmt: skip
+    lowest = float(law.loss(endless))
+    if loss <= lowest:
+        raise InfeasibleError(
+            f"no model reaches loss {loss:g}: under law {law.name} {lowest:.3f} is irreducible",
+            hint=f"nearest valid: --target-loss {lowest + 0.05:.2f}",
+        )
 
 
 def _check_heads(architecture: Architecture, pins: Pins) -> None:
