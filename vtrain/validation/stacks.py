@@ -27,8 +27,9 @@ class StackKey(NamedTuple):
 _FRAMEWORKS = (
     (r"nanotron", "nanotron-2024"),
     (r"torchtitan", "torchtitan-2024"),
-    (r"foundry|fms|fsdp", "fsdp-2023"),
-    (r"internevo", "fsdp-2023"),
+    (r"foundry", "fsdp-2023"),
+    (r"fms|fsdp", "fsdp-2024"),
+    (r"internevo", "internevo-2023"),
     (r"deepspeed \(vtrain", "megatron-deepspeed-2022"),
     (r"deepspeed", "deepspeed-pipeline-2022"),
     (r"megatron-lm \(202[0-3]|baseline", "megatron-lm-2022"),
@@ -46,7 +47,7 @@ def stack_key(run: MeasuredRun, architecture: Architecture, plan: Plan) -> Stack
     framework = run.framework.lower()
     name = next((stack for pattern, stack in _FRAMEWORKS if re.search(pattern, framework)), None)
     if name is None:
-        name = "fsdp-2023" if plan.sharding == "zero3" else "megatron-core-2025"
+        name = "fsdp-2024" if plan.sharding == "zero3" else "megatron-core-2025"
     if "no comm overlap" in run.notes:
         name = "megatron-core-no-overlap"
     bloom = run.vocab == _BLOOM_VOCABULARY
