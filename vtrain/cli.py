@@ -9,6 +9,7 @@ import sys
 from typing import NoReturn
 
 import rich_click as click
+from click.exceptions import NoArgsIsHelpError
 
 from vtrain import __version__
 from vtrain.errors import VtrainError
@@ -70,7 +71,7 @@ def run(command: click.Command, prog_name: str) -> NoReturn:
         sys.stdout.flush()
     except VtrainError as error:
         _fail(f"error: {error}", error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
+    except NoArgsIsHelpError as error:
         _fail(error.format_message(), 2)
     except click.ClickException as error:
         _fail(f"error: {error.format_message()}", 2)

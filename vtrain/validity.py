@@ -64,7 +64,8 @@ class Rule:
 
 
 def _divides(value: int, divisor: npt.NDArray[np.int64]) -> BoolArray:
-    return np.asarray(value % divisor == 0)
+    divides: BoolArray = np.asarray(value % divisor == 0)
+    return divides
 
 
 def _layers_hold(context: Context, t: Columns) -> BoolArray:
@@ -208,7 +209,7 @@ def micro_batches_mask(
     core/pipeline_parallel/schedules.py); some engines assert a least number as well
     (nanotron `pipeline_parallel/engine.py`: gradient accumulation >= pp - 1).
     """
-    mask = (virtual_stages == 1) | (num_micro_batches % pp == 0)
+    mask: BoolArray = (virtual_stages == 1) | (num_micro_batches % pp == 0)
     if stack.min_micro_batches_less_stages is not None:
         mask &= num_micro_batches - pp >= stack.min_micro_batches_less_stages
     return mask
@@ -217,7 +218,8 @@ def micro_batches_mask(
 def whole_nodes_mask(cluster: Cluster, gpus: npt.NDArray[np.int64]) -> BoolArray:
     """Return which GPU counts are whole nodes (or fit in one) and exist in the cluster."""
     node = cluster.gpus_per_node
-    return ((gpus <= node) | (gpus % node == 0)) & (gpus <= cluster.max_gpus) & (gpus >= 1)
+    mask: BoolArray = ((gpus <= node) | (gpus % node == 0)) & (gpus <= cluster.max_gpus)
+    return mask & (gpus >= 1)
 
 
 def check_plan(context: Context, plan: Plan) -> None:
