@@ -17,6 +17,7 @@ import numpy as np
 from vtrain.errors import UserInputError
 from vtrain.estimate import step_seconds
 from vtrain.site import SiteFactors
+from vtrain.site_file import load_site as load_site  # part of this module's surface
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -132,14 +132,21 @@ def _call(group: Group, members: Any, count: int, op: str, size: int) -> Callabl
     if op == "all_reduce":
         return lambda: dist.all_reduce(whole, group=members)
     if op == "all_gather":
-        return lambda: dist.all_gather_into_tensor(whole, part, group=members)
+        gather = _newest(dist, "all_gather_single", "all_gather_into_tensor")
+        return lambda: gather(whole, part, group=members)
     if op == "reduce_scatter":
-        return lambda: dist.reduce_scatter_tensor(part, whole, group=members)
+        scatter = _newest(dist, "reduce_scatter_single", "reduce_scatter_tensor")
+        return lambda: scatter(part, whole, group=members)
     if op == "all_to_all":
         other = torch.empty_like(whole)
         return lambda: dist.all_to_all_single(other, whole, group=members)
     pair = {0: lambda: dist.send(whole, 1), 1: lambda: dist.recv(whole, 0)}
     return pair.get(group.rank, lambda: None)
+
+
+def _newest(dist: Any, *names: str) -> Any:
+    """Return the first of some names that this torch has: two were renamed in 2.13."""
+    return next(getattr(dist, name) for name in names if hasattr(dist, name))
 
 
 def _row(group: Group, count: int, op: str, size: int, seconds: float) -> Row:

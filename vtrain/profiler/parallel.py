@@ -108,10 +108,10 @@ def predict_parallel(profile: Profile, config: ParallelConfig, ranks: int) -> fl
     from vtrain.estimate import step_seconds
     from vtrain.plan import Plan, PlanTable
 
-    degrees = {name: ranks if name == config.mode else 1 for name in MODES}
+    dp, tp, pp = (ranks if name == config.mode else 1 for name in MODES)
     plan = Plan(
-        **degrees, micro_batch_size=config.micro_batch_size,
-        global_batch_size=config.micro_batch_size * config.micro_batches * degrees["dp"],
+        dp=dp, tp=tp, pp=pp, micro_batch_size=config.micro_batch_size,
+        global_batch_size=config.micro_batch_size * config.micro_batches * dp,
         sharding="none",
     )  # fmt: skip
     seconds = step_seconds(
