@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import UserInputError
 from vtrain_search.build import Request
-from vtrain_search.command import RunOptions, run_search
+from vtrain_search.command import run_search
+from vtrain_search.run_options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

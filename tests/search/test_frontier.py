@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from vtrain_search.frontier import exponents, pareto
 from vtrain_search.laws import LossModel, load_law
 

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from vtrain.validity import Context, check_plan
 from vtrain_search.build import Request, build_problem
 from vtrain_search.driver import search
 from vtrain_search.evaluator import Evaluator, Task
@@ -18,6 +16,8 @@ from vtrain_search.joint import FRACTIONS, decode, plan_of
 from vtrain_search.journal import Journal, Place
 from vtrain_search.problem import Problem
 from vtrain_search.search_state import Settings
+
+from vtrain.validity import Context, check_plan
 
 PROBLEM = build_problem(Request(budgets=("1e5usd",)))
 FRACTION = st.floats(0.0, 1.0)

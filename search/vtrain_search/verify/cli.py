@@ -86,11 +86,12 @@ def _verify(
     spaces: Sequence[str],
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    from vtrain_search.command import RunOptions, make_executor
+    from vtrain_search.run_options import RunOptions
     from vtrain_search.samplers import quiet_optuna
     from vtrain_search.search_state import Settings
     from vtrain_search.verify.grid import enumerate_grid
     from vtrain_search.verify.regret import measure
+    from vtrain_search.workers import make_executor
 
     quiet_optuna()
     # `auto` counts budgets; a grid is worth many of them.
