@@ -39,7 +39,7 @@ class MeasuredRun:
 
     Attributes follow the columns of the published schema: sizes are counts, `iteration_s`
     seconds of a step, `peak_memory_gib` GiB a GPU, `inter_link_gbps_per_gpu` Gb/s one way.
-    `source` is the prefix of run_id.
+    `source` is the prefix of run_id, `origin` the column that says where a row was published.
     """
 
     run_id: str
@@ -51,6 +51,7 @@ class MeasuredRun:
     zero_stage_or_fsdp: str
     recompute: str
     notes: str
+    origin: str
     gpu_memory_gib: float | None
     gpus: float | None
     gpus_per_node: float | None
@@ -120,6 +121,7 @@ def _row(path: Path, line: int, row: dict[str, str]) -> MeasuredRun:
         hidden = values["hidden"]
         values["ffn_hidden"] = 4.0 * hidden if isinstance(hidden, float) else None
         values["model_name"] = f"gpt-{row.get('params_b', '')}b"
+    values["origin"] = (row.get("source") or "").strip()
     prefix = re.match(r"[A-Za-z][A-Za-z0-9]*?(?=-|\d+$)", str(values["run_id"]))
     source = prefix.group(0) if prefix else str(values["run_id"])
     values["source"] = "vtrain_multi" if source == "vtm" else source

@@ -11,7 +11,12 @@ import numpy as np
 
 from vtrain.calibrate import fit_factors, interval_multipliers
 from vtrain.validation.judge import rank_correlation, regret_score, time_score
-from vtrain.validation.memory_quantity import memory_quantity, predicted_memory
+from vtrain.validation.memory import (
+    memory_errors,
+    memory_share,
+    published_parts,
+    quantity_name,
+)
 from vtrain.validation.predict import batches, predicted_seconds
 from vtrain.validation.setup import Setup, setup_or_reason
 from vtrain.validation.stacks import stack_of, without_source
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from vtrain.memory.rows import Parts
     from vtrain.site import SiteFactors
     from vtrain.validation.runs import MeasuredRun
 
@@ -114,7 +120,7 @@ class _Group:
     runs: list[MeasuredRun]
     setups: list[Setup]
     measured: Array
-    reported_bytes: Array
+    memory_parts: list[Parts | None]
     memory_share: Array
 
     @property
@@ -172,9 +178,7 @@ def _group(key: tuple[str, str, str], rows: list[MeasuredRun], options: Options)
             stack, told = without_source(answer.stack, run.source, run.gpu)
             constants.update(told)
             kept.append((run, replace(answer, stack=stack)))
-    quantity = memory_quantity(key[0])
-    setups = [setup for _, setup in kept]
-    reported, share = predicted_memory(batches(setups), [quantity] * len(setups))
+    share = memory_share(batches([setup for _, setup in kept]), len(kept))
     safe = [i for i in range(len(kept)) if share[i] <= options.max_memory_share]
     if len(safe) < len(kept):
         skipped[f"predicted above {options.max_memory_share:.0%} of memory"] += len(kept) - len(
@@ -191,7 +195,7 @@ def _group(key: tuple[str, str, str], rows: list[MeasuredRun], options: Options)
         runs=[run for run, _ in chosen],
         setups=[setup for _, setup in chosen],
         measured=np.array([run.iteration_s for run, _ in chosen], dtype=np.float64),
-        reported_bytes=reported[safe],
+        memory_parts=published_parts([run for run, _ in chosen]),
         memory_share=share[safe],
     )
 
@@ -225,13 +229,11 @@ def _fill(
     entry.plan_regret_median_pct = regret.median_pct
     entry.plan_regret_p90_pct = regret.p90_pct
     entry.random_regret_median_pct = regret.random_median_pct
-    has = [i for i, run in zip(rows, runs, strict=True) if run.peak_memory_gib]
-    if has:
-        published = np.array([group.runs[i].peak_memory_gib for i in has]) * 2.0**30
-        error = group.reported_bytes[has] / published - 1.0
-        quantity = memory_quantity(entry.source)
-        entry.memory_rows = len(has)
-        entry.memory_quantity = quantity.name + (", first stage" if quantity.first_stage else "")
+    fitted = sorted(set(range(len(group.runs))) - set(rows.tolist()))
+    error = memory_errors(group.runs, group.memory_parts, fitted)
+    if error.size:
+        entry.memory_rows = len(error)
+        entry.memory_quantity = quantity_name(entry.source)
         entry.memory_mape_pct = float(np.abs(error).mean() * 100.0)
         entry.memory_bias_pct = float(error.mean() * 100.0)
 
