@@ -112,9 +112,7 @@ def fit_site_factors(
     """
 
     def predict(site: SiteFactors) -> Array:
-        return step_seconds(
-            architecture, cluster, stack, plans, seq_length=seq_length, site=site
-        )
+        return step_seconds(architecture, cluster, stack, plans, seq_length=seq_length, site=site)
 
     return fit_factors(predict, measured_step_s, prior_log_sd=prior_log_sd)
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.latency.attention import (
-    flash_backward_seconds,
-    flash_forward_seconds,
-    unfused_attention_backward_seconds,
-    unfused_attention_forward_seconds,
-)
-from vtrain.latency.collectives import collective_seconds, send_recv_seconds
+from vtrain.latency.collectives import collective_seconds
 from vtrain.latency.gemm import gemm_seconds
 from vtrain.latency.memory_bound import traffic_seconds
+from vtrain.operators.attention import attention_seconds, ring_seconds
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -86,10 +81,10 @@ def layer_costs(work: Workload) -> LayerCosts:
     recomputation: Korthikanti et al. 2022 (arXiv 2205.05198).
     """
     forward, input_gradient, weight_gradient = _matrices(work)
-    attention_forward, attention_backward = _attention(work)
+    attention_forward, attention_backward = attention_seconds(work)
     memory_forward, memory_backward = _memory_bound(work)
     communication = _tensor_parallel(work)
-    cp_forward, cp_backward = _context_parallel(work, attention_forward, attention_backward)
+    cp_forward, cp_backward = ring_seconds(work, attention_forward, attention_backward)
     recompute = np.zeros_like(forward)
     if work.structure.recompute == "full":
         recompute = forward + attention_forward + memory_forward + communication + cp_forward
@@ -173,46 +168,6 @@ def _matrices(work: Workload) -> tuple[Array, Array, Array]:
     return forward, input_gradient, weight_gradient * (scale * work.gemm.weight_gradient)
 
 
-def _attention(work: Workload) -> tuple[Array, Array]:
-    """Forward and backward of the attention core; context parallelism splits the queries."""
-    arch = work.architecture
-    device = work.cluster.device
-    heads = arch.num_attention_heads / work.tp
-    queries = work.seq_length / work.cp
-    precision = work.half_precision
-    peak = device.peak_flops[precision]
-    scale = work.site.matrix
-    shape = (work.micro_batch_size, heads, queries, float(work.seq_length), float(arch.head_dim))
-    if work.stack.attention == "unfused":
-        memory = replace(
-            device.memory_bound, softmax=device.memory_bound.softmax / work.stack.score_traffic
-        )
-        common = (work.gemm_half, memory, peak, device.hbm_bytes_per_s)
-        drop = work.stack.dropout
-        return (
-            unfused_attention_forward_seconds(*common, *shape, dropout=drop) * scale,
-            unfused_attention_backward_seconds(*common, *shape, dropout=drop) * scale,
-        )
-    kernel = device.attention[_attention_generation(work)]
-    # Fused attention keeps the tensor cores as busy as a matrix product, so the power limit of a
-    # long step slows it alike. A ring of context-parallel ranks runs cp kernels, each over the
-    # keys of one rank (Liu et al. 2023, arXiv 2310.01889).
-    scale = scale / (work.gemm_half.sustained * work.stack.attention_rate) * work.cp
-    shape = (work.micro_batch_size, heads, queries, queries, float(arch.head_dim))
-    return (
-        flash_forward_seconds(kernel, peak, *shape) * scale,
-        flash_backward_seconds(kernel, peak, *shape) * scale,
-    )
-
-
-def _attention_generation(work: Workload) -> str:
-    """The newest kernel generation the device has, up to the one the stack ships."""
-    have = work.cluster.device.attention
-    wanted = work.stack.attention
-    older = [name for name in ("flash3", "flash2", "flash1") if name <= wanted and name in have]
-    return older[0] if older else min(have)
-
-
 def _memory_bound(work: Workload) -> tuple[Array, Array]:
     """Forward and backward traffic of norms, rotary, activation and residual, half precision.
 
@@ -233,7 +188,9 @@ def _memory_bound(work: Workload) -> tuple[Array, Array]:
         if stack.fused_norm
         else (constants.norm_forward_eager, constants.norm_backward_eager)
     )
-    activation = constants.activation_fused if stack.fused_activation else constants.activation_eager
+    activation = (
+        constants.activation_fused if stack.fused_activation else constants.activation_eager
+    )
     activation_forward, activation_backward = (6.0, 10.0) if arch.gated_mlp else (4.0, 6.0)
     if arch.gated_mlp and not stack.fused_activation:
         # Activation and product run apart: SiLU 4f, product 6f; backward 10f and 6f.
@@ -285,23 +242,3 @@ def _tensor_parallel(work: Workload) -> Array:
     overlap = work.stack.overlap
     exposed = (1.0 - overlap.tp) + (overlap.slow_down - 1.0) * overlap.tp
     return 2.0 * once * (exposed * work.site.communication)
-
-
-def _context_parallel(
-    work: Workload, attention_forward: Array, attention_backward: Array
-) -> tuple[Array, Array]:
-    """Exposed seconds of passing keys and values round the ring, forward and backward.
-
-    Each of cp - 1 steps sends this rank's keys and values (backward: their gradients too)
-    while the attention of the step before runs (Liu et al. 2023, arXiv 2310.01889).
-    """
-    if np.all(work.cp == 1.0):
-        zero = np.zeros_like(work.cp)
-        return zero, zero
-    chunk = 4.0 * work.tokens * work.architecture.key_value_size / work.tp
-    step = send_recv_seconds(work.cluster, chunk, work.tp, group_size=work.cp)
-    ring = step * (work.cp - 1.0) * work.site.communication
-    hidden = (work.cp - 1.0) / work.cp
-    forward = np.maximum(ring - hidden * attention_forward, 0.0)
-    backward = np.maximum(2.0 * ring - hidden * attention_backward, 0.0)
-    return forward, backward

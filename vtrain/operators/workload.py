@@ -80,8 +80,8 @@ class Workload:
         power than products back to back before the board's limit is reached.
         """
         constants = self.cluster.device.gemm[precision]
-        sustained = min(max(1.0, constants.sustained), constants.sustained * self.stack.power_relief)
-        return replace(constants, sustained=sustained)
+        relieved = constants.sustained * self.stack.power_relief
+        return replace(constants, sustained=min(max(1.0, constants.sustained), relieved))
 
     @property
     def gemm_peak_flops(self) -> float:

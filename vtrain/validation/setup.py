@@ -120,8 +120,10 @@ def _not_judged(run: MeasuredRun) -> str:
 
 
 def _cluster_key(run: MeasuredRun) -> ClusterKey | None:
+    told = f"{run.gpu} {run.source} {run.notes}"
+    gib = run.gpu_memory_gib or 80.0
     for pattern, least_gib, name in _CLUSTERS:
-        if re.search(pattern, f"{run.gpu} {run.source} {run.notes}") and (run.gpu_memory_gib or 80.0) >= least_gib:
+        if gib >= least_gib and re.search(pattern, told):
             shipped = load_cluster(name)
             gbps = run.inter_link_gbps_per_gpu
             return ClusterKey(

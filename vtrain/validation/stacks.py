@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vtrain.presets import load_stack
 
@@ -126,5 +126,7 @@ def stack_of(key: StackKey) -> Stack:
     for field, value in key.overrides:
         table, _, member = field.partition(".")
         if member:
-            plain[table] = replace(plain.get(table, getattr(stack, table)), **{member: value})
-    return replace(stack, **plain)  # type: ignore[arg-type]
+            part: Any = plain.get(table, getattr(stack, table))
+            plain[table] = replace(part, **{member: value})
+    changes: dict[str, Any] = plain
+    return replace(stack, **changes)
