@@ -93,7 +93,7 @@ def _finish(
         folder.write_results(
             [case.label for case in problem.cases],
             [s.trials for s in found.searches],
-            [{"budget": a.case.label, **a.outcome_row} for a in answers if a is not None],
+            [a.row for a in answers if a is not None],
         )
     if not any(a is not None for a in answers):
         if found.stopped == "interrupted":

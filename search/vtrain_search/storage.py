@@ -25,7 +25,8 @@ RUN_FILE = "run.json"
 JOURNAL_FILE = "trials.journal"
 TRIALS_FILE = "trials.csv"
 BEST_FILE = "best.toml"
-_OWN_FILES = (RUN_FILE, JOURNAL_FILE, TRIALS_FILE, BEST_FILE)
+TABLE_FILE = "table.csv"
+_OWN_FILES = (RUN_FILE, JOURNAL_FILE, TRIALS_FILE, BEST_FILE, TABLE_FILE)
 _LOCK_FILE = ".lock"
 
 
@@ -163,18 +164,19 @@ class RunFolder:
         trials: Sequence[Sequence[Trial]],
         rows: Sequence[Mapping[str, Any]],
     ) -> None:
-        """Write `trials.csv` and `best.toml`.
+        """Write `trials.csv`, `best.toml` and `table.csv`.
 
         Args:
             labels: one label a case.
             trials: told trials, by case.
-            rows: the design and results of each case that found one.
+            rows: the design and results of each case that found one, as in `--json`.
         """
         import tomli_w
 
         write_atomically(self.path / TRIALS_FILE, trials_csv(labels, trials))
         plain = [{k: v for k, v in row.items() if _has_toml_form(v)} for row in rows]
         write_atomically(self.path / BEST_FILE, tomli_w.dumps({"rows": plain}))
+        write_atomically(self.path / TABLE_FILE, table_csv(plain))
 
     def close(self) -> None:
         """Release the folder."""
@@ -224,6 +226,16 @@ def trials_csv(labels: Sequence[str], trials: Sequence[Sequence[Trial]]) -> str:
             values = [_cell(row.get(key)) for key in keys]
             place = [label, t.batch, t.position, t.phase, _cell(o.feasible), o.reason]
             writer.writerow([*place, o.plans, o.plans_fit, *values])
+    return out.getvalue()
+
+
+def table_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the scaling table as CSV: one budget a row, every plain value a column."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(keys)
+    writer.writerows([[_cell(row.get(key)) for key in keys] for row in rows])
     return out.getvalue()
 
 
