@@ -118,6 +118,28 @@ def import_command(
         click.echo(line)
 
 
+@profile_group.command("budget")
+@click.option(
+    "--tables",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder with a published gemm.csv.",
+)
+@click.option("--device", "devices", multiple=True, help="Shipped device (repeatable).")
+@click.option(
+    "--shapes", "counts", multiple=True, type=click.IntRange(min=15), help="Products profiled."
+)
+def budget_command(tables: Path, devices: tuple[str, ...], counts: tuple[int, ...]) -> None:
+    """Show held-out error against the number of profiled products, from published tables."""
+    from vtrain.profiler.budget import DEVICES, budget_lines, profiling_budget
+
+    rows = []
+    for name in devices or DEVICES:
+        rows += profiling_budget(tables, name, counts or (30, 120, 1000, 4000))
+    for line in budget_lines(rows):
+        click.echo(line)
+
+
 def _progress(what: str) -> Callable[[int, int, str], None]:
     """Return a callback that keeps one line on stderr up to date."""
     import sys

@@ -45,7 +45,7 @@ RANGES = {
     "cpu": Ranges(
         hidden=(128, 1024), hidden_unit=64, head_dims=(32, 64), layers=(2, 8),
         sequences=(64, 128, 256, 384, 512, 1024), batches=(1, 2, 3, 4, 6, 8),
-        vocabularies=(1024, 2048, 5000, 8192), flops=1.5e11, memory_bytes=2e9,
+        vocabularies=(1024, 2048, 5000, 8192), flops=8e10, memory_bytes=2e9,
     ),
     "cuda": Ranges(
         hidden=(1024, 8192), hidden_unit=256, head_dims=(64, 128), layers=(2, 24),

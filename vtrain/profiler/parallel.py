@@ -12,10 +12,11 @@ import numpy as np
 from vtrain.architecture import Architecture
 from vtrain.profiler.blocks import Decoder, Split
 from vtrain.profiler.group import Group, open_group
+from vtrain.profiler.prediction import NINETY, SD_OF_MEAN_ERROR, Prediction, Profile
 from vtrain.profiler.report import verdict_text
 from vtrain.profiler.steps import CLIP
 from vtrain.profiler.timing import Stopwatch
-from vtrain.profiler.verify import Check, Profile, Verdict
+from vtrain.profiler.verify import Check, Verdict
 
 if TYPE_CHECKING:
     from vtrain.profiler.run import VerifyOptions
@@ -83,12 +84,10 @@ def verify_parallel(profile: Profile, options: VerifyOptions) -> Iterator[str]:
         checks = []
         for config in parallel_configs(kind, group.size):
             time_s, raw_s, spread = _measure(group, watch, config, options.repeats)
-            predicted = predict_parallel(profile, config, group.size)
             checks.append(
                 Check(
                     label=config.label, measured_s=time_s, raw_s=raw_s, spread=spread,
-                    predicted_s=predicted, analytic_s=predicted, measured_bytes=0.0,
-                    predicted_bytes=0.0,
+                    predicted=predict_parallel(profile, config, group.size),
                 )
             )  # fmt: skip
         verdict = Verdict(
@@ -103,8 +102,8 @@ def verify_parallel(profile: Profile, options: VerifyOptions) -> Iterator[str]:
                     yield f"{mode}: MAPE {100 * float(np.mean(errors)):.1f} %"
 
 
-def predict_parallel(profile: Profile, config: ParallelConfig, ranks: int) -> float:
-    """Predict the seconds of one parallel step from the profile's cluster and stack."""
+def predict_parallel(profile: Profile, config: ParallelConfig, ranks: int) -> Prediction:
+    """Predict one parallel step from the profile's cluster and stack."""
     from vtrain.estimate import step_seconds
     from vtrain.plan import Plan, PlanTable
 
@@ -118,7 +117,12 @@ def predict_parallel(profile: Profile, config: ParallelConfig, ranks: int) -> fl
         config.architecture, profile.cluster, profile.stack, PlanTable.from_plans([plan]),
         seq_length=config.seq_length,
     )  # fmt: skip
-    return float(seconds[0])
+    step = float(seconds[0])
+    sd = SD_OF_MEAN_ERROR * profile.product_error
+    return Prediction(
+        step_time_s=step, analytic_s=step, low_s=step * float(np.exp(-NINETY * sd)),
+        high_s=step * float(np.exp(NINETY * sd)), mem_peak_bytes=0.0, missed=(),
+    )  # fmt: skip
 
 
 class _WallWatch(Stopwatch):

@@ -12,8 +12,9 @@ from vtrain.units import format_bytes, format_duration
 if TYPE_CHECKING:
     from vtrain.profiler.fit.profile import ProfileFit
     from vtrain.profiler.operators import Operator
+    from vtrain.profiler.prediction import Profile
     from vtrain.profiler.session import Outcome
-    from vtrain.profiler.verify import Check, Profile, Verdict
+    from vtrain.profiler.verify import Check, Verdict
 
 SCHEMA_VERSION = 1
 
@@ -50,7 +51,7 @@ def fit_lines(folder: Path, found: ProfileFit) -> Iterator[str]:
             f"({error.median_ape_pct:.1f})"
         )
     verdict = found.residual
-    if "analytic_mape_pct" in verdict:
+    if "residual_mape_pct" in verdict:
         yield (
             f"  learned residual of products: {verdict['analytic_mape_pct']} % -> "
             f"{verdict['residual_mape_pct']} %, {'used' if verdict['used'] else 'not used'}"
@@ -79,10 +80,12 @@ def verdict_text(profile: Profile, verdict: Verdict, *, as_json: bool) -> str:
             f"step time: MAPE {100 * mean:.1f} %, worst {100 * worst:.1f} % over "
             f"{len(verdict.checks)} configurations"
         )
+        inside = sum(check.covered for check in verdict.checks)
+        lines.append(f"90 % interval: holds {inside} of {len(verdict.checks)}")
         if any(check.measured_bytes for check in verdict.checks):
             mean, worst = verdict.error("memory_error")
             lines.append(f"peak memory: MAPE {100 * mean:.1f} %, worst {100 * worst:.1f} %")
-        missed = sorted({shape for check in verdict.checks for shape in check.missed})
+        missed = sorted({shape for check in verdict.checks for shape in check.predicted.missed})
         if missed:
             lines.append(
                 f"{len(missed)} products lie outside the measured range (analytic model): "
@@ -92,15 +95,14 @@ def verdict_text(profile: Profile, verdict: Verdict, *, as_json: bool) -> str:
 
 
 def _line(check: Check) -> str:
-    memory = (
-        f"{format_bytes(check.measured_bytes):>9} {format_bytes(check.predicted_bytes):>9} "
-        f"{100 * check.memory_error:+6.1f}%"
-        if check.measured_bytes
-        else ""
-    )
+    memory = ""
+    if check.measured_bytes:
+        sizes = (check.measured_bytes, check.predicted.mem_peak_bytes)
+        memory = " ".join(f"{format_bytes(size):>9}" for size in sizes)
+        memory += f" {100 * check.memory_error:+6.1f}%"
     return (
         f"{check.label:42} {format_duration(check.measured_s):>9} "
-        f"{format_duration(check.predicted_s):>9} {100 * check.time_error:+6.1f}% "
+        f"{format_duration(check.predicted.step_time_s):>9} {100 * check.time_error:+6.1f}% "
         f"{100 * check.spread:5.1f}% {memory}"
     )
 
@@ -119,10 +121,12 @@ def verdict_document(profile: Profile, verdict: Verdict) -> dict[str, Any]:
         "rows": [
             {
                 "configuration": c.label, "measured_s": c.measured_s, "raw_s": c.raw_s,
-                "spread": c.spread, "predicted_s": c.predicted_s, "analytic_s": c.analytic_s,
-                "time_error": c.time_error, "measured_bytes": c.measured_bytes,
-                "predicted_bytes": c.predicted_bytes, "memory_error": c.memory_error,
-                "missed_products": list(c.missed),
+                "spread": c.spread, "predicted_s": c.predicted.step_time_s,
+                "low_s": c.predicted.low_s, "high_s": c.predicted.high_s,
+                "analytic_s": c.predicted.analytic_s, "time_error": c.time_error,
+                "measured_bytes": c.measured_bytes,
+                "predicted_bytes": c.predicted.mem_peak_bytes, "memory_error": c.memory_error,
+                "missed_products": list(c.predicted.missed),
             }
             for c in verdict.checks
         ],
@@ -133,4 +137,5 @@ def verdict_document(profile: Profile, verdict: Verdict) -> dict[str, Any]:
         for key in ("time_error", "memory_error"):
             mean, worst = verdict.error(key)
             document[f"{key}_mape"], document[f"{key}_worst"] = mean, worst
+        document["covered"] = sum(check.covered for check in verdict.checks)
     return document

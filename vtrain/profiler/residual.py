@@ -18,8 +18,10 @@ import numpy as np
 
 from vtrain.errors import UserInputError
 from vtrain.latency.fit.robust import Error
-from vtrain.profiler.fit.columns import Products, products
-from vtrain.profiler.rows import path_of, read_rows
+from vtrain.latency.gemm import gemm_seconds
+from vtrain.latency.gemm_tiles import tile_gemm_seconds
+from vtrain.presets import load_device
+from vtrain.profiler.fit.columns import Products
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,10 +98,8 @@ def _features(rows: Products, units: float) -> Array:
     return features(rows.m, rows.n, rows.k, code, units)
 
 
-def held_out(
-    rows: Products, model: Callable[[Products], Array], units: float
-) -> tuple[Error, Error]:
-    """Return the error of the model alone and with the residual, on held-out shapes.
+def held_out(rows: Products, model: Callable[[Products], Array], units: float) -> Error:
+    """Return the error of a model with the residual on top, on held-out shapes.
 
     The model is taken as given (its handful of constants cannot remember rows); the trees of each
     fold have not seen its shapes, in any layout.
@@ -116,48 +116,66 @@ def held_out(
         test, train = np.flatnonzero(fold == held), np.flatnonzero(fold != held)
         trees = boost(rows.at(train), log_ratio[train], units)
         corrected[test] = base[test] * np.exp(trees.log_ratio(rows.at(test)))
-    return Error.of(base, rows.seconds), Error.of(corrected, rows.seconds)
+    return Error.of(corrected, rows.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Residual:
-    """A residual in use.
+class Models:
+    """The two analytic models of a profile: products to seconds.
 
     Attributes:
-        boosted: the trees.
-        model: seconds by the analytic model.
-        low: smallest measured (m, n, k).
-        high: largest.
-        most_flops: of the largest measured product.
+        planner: what step times are estimated with (`latency.gemm`).
+        base: what the residual is learned on, the tile model where it was fitted.
     """
 
-    boosted: Boosted
-    model: Any
-    low: tuple[float, float, float]
-    high: tuple[float, float, float]
+    planner: Callable[[Products], Array]
+    base: Callable[[Products], Array]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """The range that a profile's products cover.
+
+    Attributes:
+        low: smallest (m, n, k).
+        high: largest.
+        most_flops: of the largest product.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     most_flops: float
 
-    def inside(self, rows: Products) -> NDArray[np.bool_]:
-        """Return which products lie in the measured range."""
+    def holds(self, rows: Products) -> NDArray[np.bool_]:
+        """Return which products lie inside."""
         good = rows.flops <= self.most_flops * EDGE
         for values, low, high in zip((rows.m, rows.n, rows.k), self.low, self.high, strict=True):
             good &= (values >= low / EDGE) & (values <= high * EDGE)
         return good
 
-    def step_correction_s(self, config: Config) -> tuple[float, tuple[str, ...]]:
-        """Return what the residual adds to a step, and the products it leaves alone."""
-        rows, counts = step_products(config)
-        inside = self.inside(rows)
-        base = self.model(rows)
-        extra = base * np.expm1(self.boosted.log_ratio(rows))
-        missed = tuple(
-            f"{int(m)}x{int(n)}x{int(k)} {layout}"
-            for m, n, k, layout, good in zip(
-                rows.m, rows.n, rows.k, rows.layout, inside, strict=True
-            )
-            if not good
-        )
-        return float(np.sum(np.where(inside, extra, 0.0) * counts)), missed
+
+def measured_range(rows: Products) -> Measured:
+    """Return the range that some products cover."""
+    sizes = (rows.m, rows.n, rows.k)
+    return Measured(
+        low=tuple(float(x.min()) for x in sizes),
+        high=tuple(float(x.max()) for x in sizes),
+        most_flops=float(rows.flops.max()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Residual:
+    """A residual in use: what it was learned on, and the trees."""
+
+    models: Models
+    boosted: Boosted
+
+    def extra_s(self, rows: Products) -> Array:
+        """Return seconds to add to what the planner's model says of each product, [rows]."""
+        found = self.models.base(rows) * np.exp(self.boosted.log_ratio(rows))
+        extra: Array = found - self.models.planner(rows)
+        return extra
 
 
 def step_products(config: Config) -> tuple[Products, Array]:
@@ -182,70 +200,71 @@ def step_products(config: Config) -> tuple[Products, Array]:
     return rows, np.array([float(shape[4]) for shape in shapes])
 
 
-def analytic_model(folder: Path, meta: Meta, floor_s: float) -> Callable[[Products], Array]:
-    """Return the fitted analytic model of a profile: products to seconds.
+def models_of(folder: Path, meta: Meta, floor_s: float) -> Models:
+    """Return the fitted analytic models of a profile.
 
     Args:
         folder: the profile, fitted.
         meta: its head.
-        floor_s: of a product measured alone; that of the device file holds launch costs too.
+        floor_s: of a product measured alone; that of the device file may hold launch costs too.
     """
-    from vtrain.latency.gemm import gemm_seconds
-    from vtrain.presets import load_device
-
     device = load_device(folder / "device.toml")
     precision = meta.dtype if meta.dtype in device.gemm else next(iter(device.gemm))
     constants = replace(device.gemm[precision], floor_s=floor_s)
+    peak, bandwidth = device.peak_flops[precision], device.hbm_bytes_per_s
+    tile = constants.tile
 
-    def model(some: Products) -> Array:
-        seconds = gemm_seconds(
-            constants, device.peak_flops[precision], device.hbm_bytes_per_s, some.m, some.n, some.k
-        )
+    def slowed(seconds: Array, some: Products) -> Array:
         return seconds * np.where(some.layout == "NT", constants.weight_gradient, 1.0)
 
-    return model
+    def planner(some: Products) -> Array:
+        return slowed(gemm_seconds(constants, peak, bandwidth, some.m, some.n, some.k), some)
+
+    def tiles(some: Products) -> Array:
+        assert tile is not None
+        sizes = (some.m, some.n, some.k)
+        found = tile_gemm_seconds(tile, peak, bandwidth, float(device.sm_count), *sizes)
+        return slowed(found, some)
+
+    return Models(planner=planner, base=planner if tile is None else tiles)
 
 
 def judge_residual(folder: Path, meta: Meta, rows: Products, floor_s: float) -> dict[str, Any]:
     """Compare analytic model and residual on held-out shapes; the decision, as a TOML table."""
     shapes = int(np.unique(rows.shape_groups).size)
+    out: dict[str, Any] = {"used": False, "rows": len(rows), "shapes": shapes, "floor_s": floor_s}
+    models = models_of(folder, meta, floor_s)
+    analytic = Error.of(models.planner(rows), rows.seconds)
+    out["analytic_mape_pct"] = round(analytic.mape_pct, 2)
     if shapes < LEAST_SHAPES:
-        return {"used": False, "why": f"{shapes} shapes, at least {LEAST_SHAPES} are needed"}
-    analytic, error = held_out(rows, analytic_model(folder, meta, floor_s), float(meta.units))
+        return {**out, "why": f"{shapes} shapes, at least {LEAST_SHAPES} are needed"}
+    error = held_out(rows, models.base, float(meta.units))
     used = error.mape_pct < analytic.mape_pct
-    return {
-        "used": used,
-        "why": "held-out error" + (" falls" if used else " does not fall"),
-        "analytic_mape_pct": round(analytic.mape_pct, 2),
-        "residual_mape_pct": round(error.mape_pct, 2),
-        "rows": len(rows),
-        "shapes": shapes,
-        "floor_s": floor_s,
-    }
+    out["residual_mape_pct"] = round(error.mape_pct, 2)
+    return {**out, "used": used, "why": f"held-out error {'falls' if used else 'does not fall'}"}
 
 
-def load_residual(folder: Path, meta: Meta) -> Residual | None:
-    """Refit the residual of a profile; None where `judge_residual` found it no better."""
+def load_verdict(folder: Path) -> dict[str, Any]:
+    """Read what `judge_residual` decided when the profile was fitted.
+
+    Raises:
+        UserInputError: the file is not there or damaged.
+    """
     path = folder / FILE
+    hint = f"`vtrain profile fit --profile {folder}` writes it"
     try:
         verdict = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError:
-        return None
+    except OSError as error:
+        raise UserInputError(f"cannot read {path}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserInputError(
-            f"{path} is damaged: {error}", hint=f"`vtrain profile fit --profile {folder}`"
-        ) from None
-    if not verdict.get("used", False):
-        return None
-    rows = products(read_rows(path_of(folder, "gemm"), "gemm"))
-    model = analytic_model(folder, meta, float(verdict["floor_s"]))
-    boosted = boost(rows, np.log(rows.seconds / model(rows)), float(meta.units))
-    sizes = (rows.m, rows.n, rows.k)
-    return Residual(
-        boosted=boosted, model=model, low=_three([float(x.min()) for x in sizes]),
-        high=_three([float(x.max()) for x in sizes]), most_flops=float(rows.flops.max()),
-    )  # fmt: skip
+        raise UserInputError(f"{path} is damaged: {error}", hint=hint) from None
+    if not {"used", "floor_s", "analytic_mape_pct"} <= set(verdict):
+        raise UserInputError(f"{path} is damaged: keys are missing", hint=hint)
+    return verdict
 
 
-def _three(values: list[float]) -> tuple[float, float, float]:
-    return values[0], values[1], values[2]
+def refit_residual(folder: Path, meta: Meta, rows: Products, floor_s: float) -> Residual:
+    """Refit the residual of a profile from its own rows, seeded."""
+    models = models_of(folder, meta, floor_s)
+    boosted = boost(rows, np.log(rows.seconds / models.base(rows)), float(meta.units))
+    return Residual(models=models, boosted=boosted)

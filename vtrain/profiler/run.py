@@ -120,8 +120,9 @@ def run_verify(options: VerifyOptions, progress: Progress) -> Iterator[str]:
     Raises:
         UserInputError: no torch, no profile, or one of another device.
     """
+    from vtrain.profiler.prediction import load_profile
     from vtrain.profiler.runtime import open_runtime
-    from vtrain.profiler.verify import load_profile, verify_steps
+    from vtrain.profiler.verify import verify_steps
 
     profile = load_profile(options.folder)
     if world_size() > 1:

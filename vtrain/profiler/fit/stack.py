@@ -59,7 +59,7 @@ def stack_toml(meta: Meta, launch: Launch) -> dict[str, Any]:
             "buffer_bytes": 0.0,
             "state": {
                 "weights": element, "gradients": element, "optimizer": 2.0 * element,
-                "weight_gradient_buffers": element,
+                "weight_gradient_buffers": 0.5 * element,
             },
         },
         "sources": {
@@ -71,6 +71,8 @@ def stack_toml(meta: Meta, launch: Launch) -> dict[str, Any]:
             "time.optimizer_traffic_bytes_per_parameter": "AdamW 7 elements, norm and clip 3, "
             "zeroing 1",
             "time.host": "launch rows of elementwise.csv: an empty layer, an empty optimizer step",
+            "memory.state.weight_gradient_buffers": "one new gradient at a time beside the "
+            "buffers; the largest, gate and up, is about half of a layer's matrices",
             "memory": "weights, gradients and two moments in the dtype measured; log-softmax, its "
             "gradient and the gradient of the logits alive at once",
         },
