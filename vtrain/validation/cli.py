@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 
 import click
@@ -36,6 +34,7 @@ def validate(
     as_json: bool,
 ) -> None:
     """Compare predictions with measured training runs in FILES (CSV)."""
+    from vtrain.files import write_text
     from vtrain.validation.report import report_json, report_text, rows_csv
     from vtrain.validation.runs import read_runs
     from vtrain.validation.score import Options, validate_runs
@@ -55,17 +54,6 @@ def validate(
     )  # fmt: skip
     report = validate_runs(runs, options)
     if rows_out is not None:
-        _write_whole(rows_out, rows_csv(report))
+        write_text(rows_out, rows_csv(report))
     click.echo(json.dumps(report_json(report), indent=1) if as_json else report_text(report))
 
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, delete=False, newline=""
-        ) as stream:
-            stream.write(text)
-        os.replace(stream.name, path)
-    except OSError as error:
-        raise UserInputError(f"cannot write {path}: {error.strerror}") from error

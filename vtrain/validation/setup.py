@@ -92,9 +92,14 @@ def setup_or_reason(run: MeasuredRun) -> Setup | str:
 
 
 @cache
+def _shipped(name: str) -> Cluster:
+    return load_cluster(name)
+
+
+@cache
 def cluster_of(key: ClusterKey) -> Cluster:
     """Return the shipped cluster with the network the row states."""
-    cluster = load_cluster(key.name)
+    cluster = _shipped(key.name)
     nic = key.nic_bytes_per_s or cluster.nic_bytes_per_s
     return replace(
         cluster, gpus_per_node=key.gpus_per_node, nic_bytes_per_s=nic, max_gpus=1 << 20
@@ -124,7 +129,7 @@ def _cluster_key(run: MeasuredRun) -> ClusterKey | None:
     gib = run.gpu_memory_gib or 80.0
     for pattern, least_gib, name in _CLUSTERS:
         if gib >= least_gib and re.search(pattern, told):
-            shipped = load_cluster(name)
+            shipped = _shipped(name)
             gbps = run.inter_link_gbps_per_gpu
             return ClusterKey(
                 name,
