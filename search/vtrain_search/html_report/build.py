@@ -116,6 +116,13 @@ def _choices_section(answer: Answer) -> Section:
         "1 % of the budget of the answer: no simulator can tell them apart, so take the one that "
         "suits you. Smaller models cost loss now and save money at every token served."
     ]
+    undecided = answer.row["undecided_parameters"]
+    if undecided is not None and undecided[0] < undecided[1]:
+        low, high = (format_count(size) for size in undecided)
+        lines.append(
+            f"The loss law itself cannot tell the sizes from {low} to {high} apart: its 90 % "
+            "interval of their difference to the answer contains zero."
+        )
     if not answer.smaller:
         lines.append("No model of half or a quarter of the size was found feasible.")
     return Section(
