@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from vtrain.units import format_count
 from vtrain_search.evaluator import Evaluator
 from vtrain_search.grid import gpu_counts
+from vtrain_search.report.progress import TYPICAL_TRIALS
 from vtrain_search.scan import scan
 
 if TYPE_CHECKING:
     from vtrain_search.problem import Problem
 
 _PROBES = 6
-TYPICAL_TRIALS = 110
-"""Architectures a search of one budget tries before its stop rule holds, measured from $10k to
-$10M; a fixed model needs one."""
 
 
 def dry_run(problem: Problem, *, workers: int) -> list[str]:

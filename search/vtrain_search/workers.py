@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 
 SECONDS_PER_CASE = 10.0
 """Measured work of one budget on one core: about 120 architectures of 60-100 ms."""
+SECONDS_OF_A_FIXED_MODEL = 0.1
 RAY_START_S = 10.0
 """What Ray costs: 5 s to start and stop, and imports in every worker (groundwork, Ray 2.60)."""
 
@@ -69,7 +70,8 @@ def worker_count(problem: Problem, options: RunOptions, *, work_s: float | None 
                 hint=f"nearest valid: {cores}",
             )
         return int(options.workers)
-    seconds = work_s or SECONDS_PER_CASE * len(problem.cases)
+    each_s = SECONDS_PER_CASE if problem.space.axes() else SECONDS_OF_A_FIXED_MODEL
+    seconds = work_s or each_s * len(problem.cases)
     workers = cores if cores > 1 and seconds > RAY_START_S else 1
     if not options.quiet:
         what = f"{workers} Ray workers" if workers > 1 else "one worker in this process"

@@ -84,6 +84,7 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
         "warnings": _warnings(problem, case, best, beyond),
         "ties": ties,
         "smaller": smaller,
+        "undecided_parameters": _undecided(problem, best, rows),
     }
     return Answer(
         case=case, row=row, outcome_row=best, ties=ties, smaller=smaller, trials=len(search.trials)
@@ -149,6 +150,21 @@ def _ties(
         key=lambda i: (others[i]["parameters"], others[i]["objective_value"]),
     )
     return [_short(others[i], best, float(share[i])) for i in order]
+
+
+def _undecided(
+    problem: Problem, best: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> list[int] | None:
+    """Return the smallest and largest size that the law's 90 % interval cannot tell from the best.
+
+    Paired: both designs are judged by the same draws of the law, and the interval of the
+    difference contains 0. None with a target loss, where every design has the same loss.
+    """
+    if best["objective_value"] != best["loss"]:
+        return None
+    low, _, high = problem.loss.paired(loss_inputs(rows), loss_inputs([best]))
+    sizes = [r["parameters"] for r, a, b in zip(rows, low, high, strict=True) if a <= 0.0 <= b]
+    return [min(sizes), max(sizes)]
 
 
 def _smaller(

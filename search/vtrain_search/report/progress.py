@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from vtrain_search.driver import Progress
 
+TYPICAL_TRIALS = 110
+"""Architectures a search of one budget tries before its stop rule holds, measured from $10k to
+$10M."""
 _LINE_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.2
 
@@ -88,5 +91,9 @@ def describe(progress: Progress, *, cases: int, elapsed_s: float) -> str:
     parts.append(f"{100 * progress.feasible / done:.0f} % feasible")
     if cases > 1:
         parts.append(f"{progress.cases_done}/{cases} budgets done")
-    parts.append(f"{progress.evaluated / max(elapsed_s, 1e-9):.1f}/s, {elapsed_s:.0f} s")
+    rate = progress.evaluated / max(elapsed_s, 1e-9)
+    parts.append(f"{rate:.1f}/s, {elapsed_s:.0f} s")
+    ahead = TYPICAL_TRIALS * cases - progress.evaluated
+    if progress.evaluated and ahead > 0:
+        parts.append(f"about {ahead / rate:.0f} s left")
     return ", ".join(parts)

@@ -47,6 +47,12 @@ def render(
     found = [a for a in answers if a is not None]
     blocks: list[RenderableType] = [_what_table(found), _how_table(found), _choices_table(found)]
     for answer in found:
+        if (undecided := answer.row["undecided_parameters"]) and undecided[0] < undecided[1]:
+            low, high = (format_count(size) for size in undecided)
+            blocks.append(
+                Text(f" {answer.row['budget']}: by the loss law's own 90 % interval, sizes from "
+                     f"{low} to {high} cannot be told apart")
+            )  # fmt: skip
         for warning in answer.row["warnings"]:
             blocks.append(Text(f" note, {answer.row['budget']}: {warning}"))
     if exponents is not None:
