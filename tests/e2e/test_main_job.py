@@ -78,3 +78,29 @@ def test_a_target_loss_needs_no_budget(tmp_path: Path) -> None:
                cwd=tmp_path)  # fmt: skip
     assert none.returncode == 3
     assert "irreducible" in none.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_users_own_search_module_does_no_harm(tmp_path: Path) -> None:
+    """With a file called search.py in the working directory two Ray workers still start."""
+    (tmp_path / "search.py").write_text("raise ImportError('not the one you want')\n")
+    done = run(
+        "vtrain_search.cli", "--budget", "1e4usd", "--trials", "8", "--workers", "2", "-q",
+        "--json", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["rows"]) == 1
+    assert done.stderr == ""
+
+
+def test_running_out_of_time_is_a_partial_result(tmp_path: Path) -> None:
+    """--timeout prints what was found and ends with exit code 4."""
+    done = run(
+        "vtrain_search.cli", "--budget", "1e4usd..1e6usd:5", "--timeout", "6s", "--workers", "1",
+        "-q", cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode in (3, 4), done.stderr
+    if done.returncode == 4:
+        assert "What to train" in done.stdout
+        assert "stopped early" in done.stderr
