@@ -24,8 +24,8 @@ FIELDS = (
 def many(write_runs, count: int = 26, slow: float = 1.0):
     """Runs of one source that differ in batch."""
     rows = [
-        line(run_id=f"lab-{i:04d}", global_batch_seqs=8 * (i + 1), iteration_s=0.05 * slow * (i + 1))
-        for i in range(count)
+        line(run_id=f"lab-{i:04d}", global_batch_seqs=8 * i, iteration_s=0.05 * slow * i)
+        for i in range(1, count + 1)
     ]
     return write_runs(*rows)
 
