@@ -102,7 +102,7 @@ def _tried(found: Found | None, position: int) -> list[Mapping[str, Any]]:
 def _answer_section(answers: Sequence[Answer], at: int) -> Section:
     lines: tuple[str, ...] = ()
     if len(answers) > 1:
-        lines = (f"Everything below this table is about {answers[at].row['budget']}.",)
+        lines = (f"The design shown in detail below is that of {answers[at].row['budget']}.",)
     return Section(
         key="answer", title="The answer", lines=lines,
         tables=(what_table(answers, at), how_table(answers, at)),

@@ -73,8 +73,9 @@ def assumption_section(problem: Problem, assumed: Mapping[str, Any]) -> Section:
         beside = f"; hyperscaler list ${listed:.2f}" if listed else ""
         size = f"{c['gpus_per_node']} GPUs a node, at most {c['max_gpus']:,}"
         rows.append(("cluster", f"{name}: {size}", "--cluster, --max-gpus"))
-        price = f"${c['price_usd_per_gpu_hour']:.2f} a GPU-hour: {c['price_source']}{beside}"
-        rows.append(("price", price, "--price"))
+        price = f"${c['price_usd_per_gpu_hour']:.2f} a GPU-hour"
+        source = c["price_source"].removeprefix(price).strip()
+        rows.append(("price", f"{price} {source}{beside}", "--price"))
     for key, value in assumed.items():
         if key == "clusters":
             continue

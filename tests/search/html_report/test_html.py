@@ -13,6 +13,8 @@ import pytest
 
 from vtrain.errors import UserInputError
 
+pytest.importorskip("plotly", reason="the HTML report needs the extra `report`")
+
 SECTIONS = (
     "answer", "frontier", "size", "choices", "binds", "sensitivity", "alternatives", "time",
     "memory", "pipeline", "assumptions", "again",
