@@ -297,7 +297,7 @@ class Stack:
     checkpoint_bytes_per_s: float = 0.0
     attention_rate: float = 1.0
     score_traffic: float = 1.0
-    power_relief: float = 1.07
+    power_relief: float = 1.055
     loss_traffic_bytes_per_logit: float = 16.0
     loss_memory_bytes_per_logit: float = 6.0
     accumulation_traffic_bytes_per_parameter: float = 10.0

@@ -34,8 +34,11 @@ def attention_seconds(work: Workload) -> tuple[Array, Array]:
     scale = work.site.matrix
     depth = float(arch.head_dim)
     if work.stack.attention == "unfused":
+        # Softmax and dropout are bound by memory: their site factor replaces that of the products,
+        # which the whole is multiplied by below.
+        slower = work.stack.score_traffic * work.site.memory / work.site.matrix
         memory = replace(
-            device.memory_bound, softmax=device.memory_bound.softmax / work.stack.score_traffic
+            device.memory_bound, softmax=min(1.0, device.memory_bound.softmax / slower)
         )
         common = (work.gemm_half, memory, peak, device.hbm_bytes_per_s)
         drop = work.stack.dropout
