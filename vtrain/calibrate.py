@@ -16,6 +16,7 @@ import numpy as np
 
 from vtrain.errors import UserInputError
 from vtrain.estimate import step_seconds
+from vtrain.interval import interval_multipliers
 from vtrain.site import SiteFactors
 from vtrain.site_file import load_site as load_site  # part of this module's surface
 
@@ -52,11 +53,6 @@ _DELTA = 1e-3
 # A factor moves by at most this much a step, in logs: far from the optimum the model bends.
 _STRIDE = 0.3
 
-INTERVAL_SLOW_SD = 1.9
-INTERVAL_FAST_SD = 1.7
-"""Quantiles of measured / predicted in residual standard deviations: outliers are slow runs
-(retries, contention), hardly ever fast ones."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteFit:
@@ -75,16 +71,6 @@ class SiteFit:
     residual_log_sd: float
     interval: tuple[float, float]
     rows: int
-
-
-def interval_multipliers(log_sd: float | Array) -> tuple[Array, Array]:
-    """Return the 90 % interval of measured / predicted for a residual spread.
-
-    Args:
-        log_sd: standard deviation of log(measured / predicted), any shape.
-    """
-    spread = np.asarray(log_sd, dtype=np.float64)
-    return np.exp(-INTERVAL_FAST_SD * spread), np.exp(INTERVAL_SLOW_SD * spread)
 
 
 def fit_site_factors(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vtrain.interval import UNRELIABLE_SHARE, interval_multipliers
 from vtrain.memory import memory_limit_bytes, peak_memory
 from vtrain.operators.workload import device_precision
 from vtrain.pipeline_load import pipeline_load
@@ -47,8 +48,10 @@ class Estimate:
         host_s: of it, seconds that depend on nothing.
         mem_peak_bytes: allocated peak on the heaviest rank, [n].
         mem_limit_bytes: what may be allocated.
+        mem_device_bytes: what the device has.
         mfu: model FLOPs utilisation against the dense peak, causal attention at full s^2, [n].
         tokens_per_s: tokens the whole cluster trains on in a second, [n].
+        step_time_log_sd: standard deviation of log(measured / predicted) step time.
     """
 
     step_time_s: Array
@@ -59,13 +62,26 @@ class Estimate:
     host_s: float
     mem_peak_bytes: Array
     mem_limit_bytes: float
+    mem_device_bytes: float
     mfu: Array
     tokens_per_s: Array
+    step_time_log_sd: float
 
     @property
     def fits(self) -> npt.NDArray[np.bool_]:
         """Which plans stay below the memory limit, [n]."""
         return self.mem_peak_bytes <= self.mem_limit_bytes
+
+    @property
+    def time_unreliable(self) -> npt.NDArray[np.bool_]:
+        """Which plans come so close to the device's memory that step time is not to be trusted."""
+        return self.mem_peak_bytes > UNRELIABLE_SHARE * self.mem_device_bytes
+
+    @property
+    def step_time_interval_s(self) -> tuple[Array, Array]:
+        """90 % interval of the step time: two arrays [n], wider on the slow side."""
+        low, high = interval_multipliers(self.step_time_log_sd)
+        return self.step_time_s * low, self.step_time_s * high
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,8 +145,10 @@ def estimate(
         host_s=host_s,
         mem_peak_bytes=mem_peak_bytes,
         mem_limit_bytes=memory_limit_bytes(cluster.device.memory_bytes, stack),
+        mem_device_bytes=cluster.device.memory_bytes,
         mfu=tokens_per_s * (flops / peak) / plans.gpus,
         tokens_per_s=tokens_per_s,
+        step_time_log_sd=stack.time_log_sd,
     )
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from vtrain.architecture import default_architecture
-from vtrain.calibrate import fit_factors, fit_site_factors, interval_multipliers, residual_log_sd
+from vtrain.calibrate import fit_factors, fit_site_factors, residual_log_sd
 from vtrain.errors import UserInputError
 from vtrain.estimate import step_seconds
+from vtrain.interval import interval_multipliers
 from vtrain.plan import Plan, PlanTable
 from vtrain.presets import load_cluster, load_stack
 from vtrain.site import SiteFactors

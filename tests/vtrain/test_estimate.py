@@ -113,3 +113,24 @@ def test_tensor_parallelism_beyond_nvlink_pays_for_the_network():
     plan = Plan(tp=16, dp=4, global_batch_size=64, sequence_parallel=True)
     rack = replace(H100, nvlink_domain=72)
     assert one(plan) > 1.05 * one(plan, cluster=rack)
+
+
+def test_plans_near_the_memory_limit_are_marked():
+    """Above 85 % of the device the step time is not to be trusted, and only there."""
+    table = PlanTable.from_plans([
+        Plan(tp=8, dp=8, micro_batch_size=m, global_batch_size=64 * m, sequence_parallel=True)
+        for m in (1, 4, 16, 64)
+    ])  # fmt: skip
+    answer = estimate(MODEL, H100, CORE, table, seq_length=4096)
+    share = answer.mem_peak_bytes / H100.device.memory_bytes
+    assert np.array_equal(answer.time_unreliable, share > 0.85)
+    assert answer.time_unreliable.any()
+    assert not answer.time_unreliable.all()
+
+
+def test_the_interval_holds_the_prediction_and_leans_to_the_slow_side():
+    """Low < predicted < high, with more room above."""
+    table = PlanTable.from_plans([Plan(dp=64, global_batch_size=128)])
+    answer = estimate(MODEL, H100, CORE, table, seq_length=4096)
+    low, high = answer.step_time_interval_s
+    assert 0.0 < answer.step_time_s[0] - low[0] < high[0] - answer.step_time_s[0]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.calibrate import fit_factors, interval_multipliers
+from vtrain.calibrate import fit_factors
+from vtrain.interval import UNRELIABLE_SHARE, interval_multipliers
 from vtrain.validation.judge import rank_correlation, regret_score, time_score
 from vtrain.validation.memory import (
     memory_errors,
@@ -127,11 +128,6 @@ class _Group:
     def log_sd(self) -> Array:
         """Spread of each row's stack, from other sources."""
         return np.array([stack_of(s.stack).time_log_sd for s in self.setups])
-
-
-# A plan above this share of the device's memory runs into allocator retries: the measured ones
-# were 3 to 8 times slower than predicted.
-UNRELIABLE_SHARE = 0.85
 
 
 def validate_runs(runs: Sequence[MeasuredRun], options: Options) -> Report:
