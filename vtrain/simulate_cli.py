@@ -93,6 +93,7 @@ def simulation_document(setting: Setting, plan: Plan) -> dict[str, Any]:
         float(result.mem_peak_bytes[0]), setting.cluster.device.memory_bytes, setting.stack
     )
     arch = setting.architecture
+    low_s, high_s = result.step_time_interval_s
     return {
         "schema_version": 1,
         "model": arch.name or None,
@@ -104,6 +105,9 @@ def simulation_document(setting: Setting, plan: Plan) -> dict[str, Any]:
         **asdict(plan),
         "num_micro_batches": plan.num_micro_batches,
         "step_time_s": float(result.step_time_s[0]),
+        "step_time_low_s": float(low_s[0]),
+        "step_time_high_s": float(high_s[0]),
+        "time_unreliable": bool(result.time_unreliable[0]),
         "tokens_per_s": float(result.tokens_per_s[0]),
         "tokens_per_s_per_gpu": float(result.tokens_per_s[0]) / plan.gpus,
         "mfu": float(result.mfu[0]),
@@ -133,7 +137,8 @@ def _text(document: dict[str, Any]) -> str:
         f"dp {document['dp']}  virtual stages {document['virtual_stages']}  "
         f"micro-batch {document['micro_batch_size']} x {document['num_micro_batches']}  "
         f"recompute {document['recompute']}  {document['sharding']}",
-        f"step       {document['step_time_s']:.4g} s   MFU {100 * document['mfu']:.1f} %   "
+        f"step       {document['step_time_s']:.4g} s (90 %: {document['step_time_low_s']:.4g} to "
+        f"{document['step_time_high_s']:.4g})   MFU {100 * document['mfu']:.1f} %   "
         f"{document['tokens_per_s_per_gpu']:.0f} tokens/s/GPU",
         f"of it      bubble {parts['bubble_in_pipeline']:.3g} s, exposed data-parallel "
         f"{parts['data_parallel_exposed']:.3g} s, optimizer {parts['optimizer']:.3g} s",
@@ -141,4 +146,9 @@ def _text(document: dict[str, Any]) -> str:
         f"limit {document['mem_limit_bytes'] / gib:.1f} GiB: {document['verdict']} "
         f"(P = {document['fit_probability']:.2f})",
     ]
+    if document["time_unreliable"]:
+        lines.append(
+            "warning    memory is so full that the allocator may stall: measured runs of this kind "
+            "were up to 8 times slower than predicted"
+        )
     return "\n".join(lines)
