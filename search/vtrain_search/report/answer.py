@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vtrain.design import Design
+from vtrain.interval import UNRELIABLE_SHARE
 from vtrain_search.laws import WARN_BEYOND, Designs
 from vtrain_search.objective import designs_of
 
@@ -208,6 +209,13 @@ def _warnings(
         at_cap = best["gpus"] >= 0.97 * case.gpu_limit(offer)
         binding = "the GPU cap and the deadline leave" if at_cap else "the deadline leaves"
         found.append(f"{binding} ${best['unspent_usd']:,.0f} unspent")
+    device = next(o for o in case.offers if o.name == best["cluster"]).cluster.device
+    full = best["mem_peak_bytes"] / device.memory_bytes
+    if full > UNRELIABLE_SHARE:
+        found.append(
+            f"memory: {full:.0%} of the device is allocated; measured runs above "
+            f"{UNRELIABLE_SHARE:.0%} were at times several times slower than predicted"
+        )
     ratio = best["tokens"] / best["parameters"]
     if ratio > 300.0:
         found.append(f"{ratio:,.0f} tokens a parameter: far from the law's data")
