@@ -32,6 +32,8 @@ SPACES = ("bilevel", "joint")
               help="Seeds of the searches.")  # fmt: skip
 @click.option("--space", "spaces", multiple=True, type=click.Choice(SPACES),
               help="Forms of the search to measure. [default: bilevel]")  # fmt: skip
+@click.option("--share", type=click.FloatRange(0.0, 1.0), default=0.25, show_default=True,
+              help="Shapes up to this share of the budget off, by the scan, are in the grid.")
 @click.option("--points", type=float, default=1e8, show_default=True, metavar="N",
               help="(design, plan) points the grid should hold.")  # fmt: skip
 @click.option("--workers", default="auto", show_default=True, metavar="N|auto",
@@ -100,8 +102,9 @@ def _verify(
     try:
         start = time.perf_counter()
         grid = enumerate_grid(
-            problem, executor, least_points=options["points"], on_progress=_progress(name)
-        )
+            problem, executor, share=options["share"], least_points=options["points"],
+            on_progress=_progress(name),
+        )  # fmt: skip
         grid_s = time.perf_counter() - start
         if grid is None:
             return {"problem": name, "feasible": False}

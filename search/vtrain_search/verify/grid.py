@@ -51,6 +51,7 @@ def enumerate_grid(
     executor: Executor,
     *,
     case: int = 0,
+    share: float = GRID_SHARE,
     least_points: float = LEAST_POINTS,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> GridResult | None:
@@ -64,13 +65,14 @@ def enumerate_grid(
         problem: the question.
         executor: evaluates tasks.
         case: which of its cases.
+        share: shapes that cost up to this share of the budget by the coarse scan are in the grid.
         least_points: (design, plan) points that the grid should hold, if the space has them.
         on_progress: called with (done, total).
 
     Returns:
         The best, None when nothing in the grid is feasible.
     """
-    points = list(grid_points(problem, problem.cases[case], share=GRID_SHARE))
+    points = list(grid_points(problem, problem.cases[case], share=share))
     outcomes: dict[Point, Outcome] = {}
     tasks = [Task(p, (case,)) for p in points]
     for done, (at, found) in enumerate(executor.run(tasks), start=1):
@@ -82,12 +84,12 @@ def enumerate_grid(
     if not feasible:
         return None
     first = min(feasible, key=lambda p: (outcomes[p].key, p))
-    share = share_of(problem)
+    worse = share_of(problem)
     ranked = sorted(feasible, key=lambda p: (outcomes[p].key, p))
     wide = 0
     while wide < len(ranked):
         leaders = ranked[wide : wide + _WIDE_AT_A_TIME]
-        worst = share(outcomes[leaders[0]], outcomes[first])
+        worst = worse(outcomes[leaders[0]], outcomes[first])
         if worst > WIDE_SHARE and plans >= least_points:
             break
         wide += len(leaders)
