@@ -48,6 +48,9 @@ def stack_key(run: MeasuredRun, architecture: Architecture, plan: Plan) -> Stack
     name = next((stack for pattern, stack in _FRAMEWORKS if re.search(pattern, framework)), None)
     if name is None:
         name = "fsdp-2024" if plan.sharding == "zero3" else "megatron-core-2025"
+    if name == "megatron-core-2025" and run.gpu.startswith("A100") and "nemo" in framework:
+        # NeMo on A100 (2022-2023): Megatron-LM's kernels and collectives, nothing overlapped.
+        name = "megatron-lm-2022"
     if "no comm overlap" in run.notes:
         name = "megatron-core-no-overlap"
     bloom = run.vocab == _BLOOM_VOCABULARY

@@ -92,6 +92,13 @@ def test_the_stack_follows_the_framework_column(write_runs, framework, stack):
     assert answer.stack.name == stack
 
 
+def test_nemo_on_a100_is_the_software_of_its_time(write_runs):
+    """Rows of 2022 and 2023 ran without overlap; those on newer boards with it."""
+    old = setup(write_runs, gpu="A100-SXM", framework="NeMo-Megatron", flash_attention=0)
+    assert isinstance(old, Setup)
+    assert old.stack.name == "megatron-lm-2022"
+
+
 def test_what_a_row_states_overrides_its_stack(write_runs):
     """Precision, eager mode and asynchronous tensor parallelism come from the row."""
     eager = setup(write_runs, framework="torchtitan", notes="eager")
