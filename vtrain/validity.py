@@ -74,7 +74,8 @@ def _layers_hold(context: Context, t: Columns) -> BoolArray:
         return _divides(layers, t.pp * t.virtual_stages)
     if context.stack.layer_split == "counted-ends":
         return _divides(layers + 2, t.pp * t.virtual_stages) | (t.pp == 1)
-    return np.asarray(t.pp * t.virtual_stages <= layers)
+    enough: BoolArray = np.asarray(t.pp * t.virtual_stages <= layers)
+    return enough
 
 
 def _nearest_divisor(value: int, wanted: int) -> int:
