@@ -76,9 +76,17 @@ def fit_command(folder: Path) -> None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--memory/--no-memory", default=True, show_default=True,
               help="Check peak memory as well.")  # fmt: skip
+@click.option("--minutes", type=float, default=30.0, show_default=True,
+              help="No configuration is begun after this.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify_command(
-    folder: Path, count: int, repeats: int, seed: int, memory: bool, as_json: bool
+    folder: Path,
+    count: int,
+    repeats: int,
+    seed: int,
+    memory: bool,
+    minutes: float,
+    as_json: bool,
 ) -> None:
     """Run real training steps and print predicted against measured time and memory.
 
@@ -87,7 +95,13 @@ def verify_command(
     from vtrain.profiler.run import VerifyOptions, run_verify
 
     options = VerifyOptions(
-        folder=folder, count=count, repeats=repeats, seed=seed, memory=memory, as_json=as_json
+        folder=folder,
+        count=count,
+        repeats=repeats,
+        seed=seed,
+        memory=memory,
+        minutes=minutes,
+        as_json=as_json,
     )
     for line in run_verify(options, _progress("verifying")):
         click.echo(line)

@@ -27,7 +27,7 @@ class Ranges:
         batches: micro-batch sizes.
         vocabularies: vocabulary sizes.
         flops: most model FLOPs of a step.
-        memory_bytes: most bytes of weights and optimizer.
+        parameters: fewest and most parameters.
     """
 
     hidden: tuple[int, int]
@@ -38,19 +38,19 @@ class Ranges:
     batches: tuple[int, ...]
     vocabularies: tuple[int, ...]
     flops: float
-    memory_bytes: float
+    parameters: tuple[float, float]
 
 
 RANGES = {
     "cpu": Ranges(
         hidden=(128, 1024), hidden_unit=64, head_dims=(32, 64), layers=(2, 8),
         sequences=(64, 128, 256, 384, 512, 1024), batches=(1, 2, 3, 4, 6, 8),
-        vocabularies=(1024, 2048, 5000, 8192), flops=8e10, memory_bytes=2e9,
+        vocabularies=(1024, 2048, 5000, 8192), flops=8e10, parameters=(1e5, 1e8),
     ),
     "cuda": Ranges(
         hidden=(1024, 8192), hidden_unit=256, head_dims=(64, 128), layers=(2, 24),
         sequences=(1024, 2048, 4096, 8192), batches=(1, 2, 4, 8),
-        vocabularies=(32000, 50304, 128256), flops=1.5e15, memory_bytes=6e10,
+        vocabularies=(32000, 50304, 128256), flops=3e14, parameters=(1e8, 8e9),
     ),
 }  # fmt: skip
 
@@ -62,9 +62,8 @@ def random_configs(kind: str, count: int, seed: int) -> list[Config]:
     out: dict[str, Config] = {}
     while len(out) < count:
         config = _draw(random, ranges)
-        # Eight bytes a parameter in half precision: weight, gradient, two moments.
-        held = 8.0 * config.architecture.parameters * (2.0 if kind == "cpu" else 1.0)
-        if config.flops <= ranges.flops and held <= ranges.memory_bytes:
+        low, high = ranges.parameters
+        if config.flops <= ranges.flops and low <= config.architecture.parameters <= high:
             out.setdefault(config.label, config)
     return sorted(out.values(), key=lambda config: config.flops)
 

@@ -253,7 +253,7 @@ def _tensor_parallel(group: Group, config: ParallelConfig) -> Any:
 
 
 def _pipeline_parallel(group: Group, config: ParallelConfig) -> Any:
-    """Layers split; 1F1B, each send and receive blocking."""
+    """Layers split; 1F1B. Sends run on by themselves: two ranks that send at once would wait."""
     torch, dist, rank, last = group.runtime.torch, group.dist, group.rank, group.size - 1
     split = Split(
         layers=config.architecture.num_layers // group.size, embedding=rank == 0, head=rank == last
@@ -263,6 +263,12 @@ def _pipeline_parallel(group: Group, config: ParallelConfig) -> Any:
     ids, targets = _data(group, config)
     shape = (config.micro_batch_size, config.seq_length, config.architecture.hidden_size)
     kind = {"device": group.runtime.device, "dtype": group.runtime.dtype}
+
+    # A message must live until it has arrived.
+    flying: list[tuple[Any, Any]] = []
+
+    def send(message: Any, to: int) -> None:
+        flying.append((dist.isend(message, to), message))
 
     def forward(index: int) -> tuple[Any, Any]:
         if rank == 0:
@@ -274,7 +280,7 @@ def _pipeline_parallel(group: Group, config: ParallelConfig) -> Any:
         out = model.blocks(x)
         if rank == last:
             return entered, model.loss(out, targets[index])
-        dist.send(out.detach(), rank + 1)
+        send(out.detach(), rank + 1)
         return entered, out
 
     def backward(entered: Any, out: Any) -> None:
@@ -284,7 +290,7 @@ def _pipeline_parallel(group: Group, config: ParallelConfig) -> Any:
             dist.recv(gradient, rank + 1)
         out.backward(gradient)
         if rank != 0:
-            dist.send(entered.grad, rank - 1)
+            send(entered.grad, rank - 1)
 
     def step() -> None:
         held: list[tuple[Any, Any]] = []
@@ -296,6 +302,9 @@ def _pipeline_parallel(group: Group, config: ParallelConfig) -> Any:
             backward(*held.pop(0))
         for entered, out in held:
             backward(entered, out)
+        for handle, _ in flying:
+            handle.wait()
+        flying.clear()
         update()
 
     return step

@@ -59,7 +59,7 @@ def pointwise_operators(
                 Operator(
                     table="elementwise",
                     columns={"op": name, "pass": "fwd", "shape": f"{count}"},
-                    build=_counted(build, count),
+                    build=_counted(build, count, elements),
                     traffic_bytes=element_bytes * elements * count,
                 )
             )
@@ -92,11 +92,12 @@ def _builder(
 
 
 def _counted(
-    make: Callable[[Runtime, int], Callable[[], Any]], count: int
+    make: Callable[[Runtime, int], Callable[[], Any]], count: int, elements: float
 ) -> Callable[[Runtime], Call]:
     def build(runtime: Runtime) -> Call:
-        run = make(runtime, count)
-        return lambda index: run()
+        copies = buffer_count(runtime, runtime.facts.element_bytes * elements * count)
+        runs = [make(runtime, count) for _ in range(copies)]
+        return lambda index: runs[index % copies]()
 
     return build
 

@@ -113,8 +113,8 @@ _OPTIONAL = ("source", "batch", "note", "achieved_gbs", "algbw_gbs", "busbw_gbs"
 def _check_numbers(path: Path, table: str, line: int, row: dict[str, Any]) -> None:
     for name in _NUMBERS[table]:
         text = row.get(name) or ""
-        if text == "" and table == "collectives":
-            # Published plateaus state a bandwidth and no size; `numbers` leaves them out.
+        if text == "" and (table == "collectives" or name == "bytes_est"):
+            # Published plateaus state a bandwidth and no size; a fit leaves such rows out.
             continue
         try:
             value = float(text)

@@ -47,6 +47,7 @@ class VerifyOptions:
         repeats: steps of each.
         seed: of the draw.
         memory: check peak memory.
+        minutes: wall time after which no configuration is begun.
         as_json: print JSON.
     """
 
@@ -55,6 +56,7 @@ class VerifyOptions:
     repeats: int
     seed: int
     memory: bool
+    minutes: float
     as_json: bool
 
 
@@ -136,6 +138,7 @@ def run_verify(options: VerifyOptions, progress: Progress) -> Iterator[str]:
     runtime = open_runtime(kind, threads=profile.meta.units if kind == "cpu" else 1)
     verdict = verify_steps(
         runtime, profile, random_configs(kind, options.count, options.seed),
-        repeats=options.repeats, memory=options.memory, progress=progress,
+        repeats=options.repeats, memory=options.memory,
+        seconds_limit=60.0 * options.minutes, progress=progress,
     )  # fmt: skip
     yield verdict_text(profile, verdict, as_json=options.as_json)

@@ -28,6 +28,8 @@ def require_torch() -> Torch:
     Raises:
         UserInputError: when it is not installed.
     """
+    # torch's profiler, which counts a CPU's memory, announces each start on stderr otherwise.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:
         import torch
     except ImportError:

@@ -141,6 +141,8 @@ class Stopwatch:
 
     def unrest(self) -> float:
         """Return the spread of the anchors: half the interquartile range over the median."""
+        if not self.anchors:
+            return 0.0
         low, middle, high = np.percentile(self.anchors, (25.0, 50.0, 75.0))
         return float(0.5 * (high - low) / middle)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -88,6 +90,7 @@ def verify_steps(
     *,
     repeats: int = REPEATS,
     memory: bool = True,
+    seconds_limit: float = math.inf,
     progress: Callable[[int, int, str], None],
 ) -> Verdict:
     """Run real steps of every configuration and compare.
@@ -98,6 +101,7 @@ def verify_steps(
         configs: what to run; none of it informs the prediction.
         repeats: steps timed of each, at least five for a verdict.
         memory: measure peak memory as well.
+        seconds_limit: wall time after which no configuration is begun.
         progress: called after each configuration.
 
     Raises:
@@ -113,7 +117,11 @@ def verify_steps(
     watch = Stopwatch(runtime, profile.meta.anchor_s)
     checks: list[Check] = []
     skipped: list[str] = []
+    began = time.monotonic()
     for position, config in enumerate(configs):
+        if time.monotonic() - began > seconds_limit:
+            skipped += [f"{left.label}: the time limit was reached" for left in configs[position:]]
+            break
         try:
             timing = time_steps(runtime, watch, config, repeats=repeats)
             measured = peak_bytes(runtime, config) if memory else 0.0

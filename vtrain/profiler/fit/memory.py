@@ -77,7 +77,7 @@ def fit_memory(
     """
     floors, shares, errors, counts = {}, {}, {}, {}
     for name, members in (OWN if own else PUBLISHED).items():
-        mine = [row for row in rows if (row["op"], row["pass"]) in members]
+        mine = [row for row in rows if (row["op"], row["pass"]) in members and row["bytes_est"]]
         if len(mine) < LEAST_ROWS:
             continue
         raw = numbers(mine, "time_us") * 1e-6

@@ -56,7 +56,11 @@ def scale_of(meta: Meta, gemms: Products, elementwise: list[Row]) -> Scale:
             peak_source=f"datasheet, as {meta.base}", bandwidth_source=f"datasheet, as {meta.base}",
         )  # fmt: skip
     peak = HEADROOM * float((gemms.flops / gemms.seconds).max())
-    rates = [float(r["bytes_est"]) / float(r["time_us"]) * 1e6 for r in elementwise]
+    rates = [
+        float(row["bytes_est"]) / float(row["time_us"]) * 1e6
+        for row in elementwise
+        if row["bytes_est"]
+    ]
     bandwidth = HEADROOM * planned * max(rates, default=peak / 50.0)
     wide = f"; {meta.dtype} counts as {precision}" if meta.dtype != precision else ""
     halved = f", in bytes of half precision (x {planned:g})" if planned != 1.0 else ""
