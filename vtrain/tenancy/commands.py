@@ -31,9 +31,9 @@ def open_book(options: dict[str, Any]) -> SpeedBook:
     Raises:
         UserInputError: missing or unknown values.
     """
+    from vtrain.cli_options import read_site
     from vtrain.formats import load_architecture
     from vtrain.presets import load_cluster, load_stack
-    from vtrain.site import SHIPPED
 
     if not options["gpus"]:
         raise UserInputError("--gpus is needed", hint="for example --gpus 1024")
@@ -43,13 +43,8 @@ def open_book(options: dict[str, Any]) -> SpeedBook:
             raise UserInputError(
                 f"--recompute {kind!r} is not known", hint=f"one of {', '.join(RECOMPUTE)}"
             )
-    site = SHIPPED
-    if options["site"]:
-        from vtrain.calibrate import load_site
-
-        site = load_site(options["site"])
     return SpeedBook(
-        load_cluster(options["cluster"]), load_stack(options["stack"]), site,
+        load_cluster(options["cluster"]), load_stack(options["stack"]), read_site(options["site"]),
         gpus=options["gpus"], read_model=load_architecture, recompute=kinds,
     )  # fmt: skip
 

@@ -71,6 +71,7 @@ class Curve:
         level_at: largest level that fits a number of free nodes, [cluster nodes + 1].
         interval: seconds of training between checkpoints.
         restart_s: seconds from a failure to training again.
+        thriftiest_node_s: node-seconds of a step at the level that needs fewest.
     """
 
     nodes: IntArray
@@ -80,6 +81,7 @@ class Curve:
     level_at: IntArray
     interval: tuple[float, ...]
     restart_s: float
+    thriftiest_node_s: float
     nodes_of: tuple[int, ...]
     planned_of: tuple[float, ...]
     real_of: tuple[float, ...]
@@ -127,6 +129,7 @@ def make_curve(
     return Curve(
         nodes=nodes, planned=planned, real=real, pause=pause, level_at=level_at,
         interval=(1.0, *interval.tolist()), restart_s=upkeep.restart_s,
+        thriftiest_node_s=float((nodes[1:] / planned[1:]).min()),
         nodes_of=tuple(nodes.tolist()), planned_of=tuple(planned.tolist()),
         real_of=tuple(real.tolist()), pause_of=tuple(pause.tolist()),
         level_of=tuple(level_at.tolist()),

@@ -9,7 +9,7 @@ earlier promises leave room, is enough. Every change of level costs its pause in
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-9
 # A promise outlives its work by a millisecond, or rounding could stop a job just before its end.
 _GRACE_S = 1e-3
+# Most jobs need one of the lowest ceilings that could do.
+_CEILINGS_AT_A_TIME = 4
 
 
 class Promise(NamedTuple):
@@ -115,32 +117,43 @@ def fill(
         None when no ceiling is enough.
     """
     first = bisect_right(capacity.times, start_s) - 1
-    starts = np.array(capacity.times[first:])
+    last = bisect_left(capacity.times, deadline_s)
+    if last <= first or deadline_s <= start_s:
+        return None
+    starts = np.array(capacity.times[first:last])
     starts[0] = start_s
-    if deadline_s < math.inf:
-        count = int(np.searchsorted(starts, deadline_s))
-        if not count:
-            return None
-        starts = starts[:count]
-    free = np.array(capacity.free[first : first + len(starts)])
+    free = np.maximum(np.array(capacity.free[first:last]), 0)
     ends = np.append(starts[1:], deadline_s)
-    got = curve.level_at[np.minimum(curve.nodes[1:, None], np.maximum(free, 0)[None, :])]
+    if deadline_s == math.inf:
+        tried = _under(curve, 1, curve.top, starts, free, level, ready_s)
+        return _soonest(starts, ends, *tried, steps)
+    # A ceiling too slow even with all the time there is need not be tried.
+    least = steps * (1.0 - _ROUNDING) / (deadline_s - start_s)
+    lowest = int(np.searchsorted(curve.planned, least))
+    for low in range(max(1, lowest), curve.top + 1, _CEILINGS_AT_A_TIME):
+        high = min(curve.top, low + _CEILINGS_AT_A_TIME - 1)
+        got, begins, rate = _under(curve, low, high, starts, free, level, ready_s)
+        total = np.cumsum(np.maximum(ends - begins, 0.0) * rate, axis=1)
+        enough = np.flatnonzero(total[:, -1] >= steps * (1.0 - _ROUNDING))
+        if len(enough):
+            row = int(enough[0])
+            return _cut(starts, got[row], begins[row], rate[row], total[row], steps, deadline_s)
+    return None
+
+
+def _under(
+    curve: Curve, low: int, high: int, starts: np.ndarray, free: np.ndarray, level: int,
+    ready_s: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Return level, begin of training and rate by (ceiling from low to high, stretch of time)."""
+    got = curve.level_at[np.minimum(curve.nodes[low : high + 1, None], free[None, :])]
     before = np.empty_like(got)
     before[:, 0] = level
     before[:, 1:] = got[:, :-1]
     waits = np.where(got != before, starts + curve.pause[got], ready_s)
     waits[:, 0] = np.maximum(waits[:, 0], ready_s)
     begins = np.maximum(starts, np.maximum.accumulate(waits, axis=1))
-    rate = curve.planned[got]
-    if deadline_s == math.inf:
-        return _soonest(starts, ends, got, begins, rate, steps)
-    work = np.maximum(ends - begins, 0.0) * rate
-    total = np.cumsum(work, axis=1)
-    enough = np.flatnonzero(total[:, -1] >= steps * (1.0 - _ROUNDING))
-    if not len(enough):
-        return None
-    row = int(enough[0])
-    return _cut(starts, got[row], begins[row], rate[row], total[row], steps, deadline_s)
+    return got, begins, curve.planned[got]
 
 
 def _soonest(

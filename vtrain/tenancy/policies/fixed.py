@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ class FirstInFirstOut(Policy):
 
     def arrive(self, sim: Simulation, state: JobState) -> None:
         """Queue up behind the last of equal priority."""
-        import bisect
-
         bisect.insort(self._waiting, (-state.job.priority, state.job.arrival_s, state.index))
 
     def decide(self, sim: Simulation) -> dict[int, int]:
@@ -49,30 +48,87 @@ class FirstInFirstOut(Policy):
 class _Ranked(Policy):
     """Runs the first jobs of an order that fit, stopping others for them.
 
-    A job that does not fit is passed over, so that no node idles that a later job could use.
+    A job that does not fit is passed over, so that no node idles that a later job could use. The
+    rank of a waiting job does not change, so only running jobs are ranked anew at every event.
     """
 
-    def rank(self, sim: Simulation, state: JobState) -> tuple[Any, ...]:
-        """Return the sort key; smaller runs first."""
+    def __init__(self) -> None:
+        """Start with nobody waiting."""
+        self._waiting: list[tuple[Any, ...]] = []
+        self._sizes: dict[int, int] = {}
+        self.running: set[int] = set()
+
+    def rank(self, sim: Simulation, state: JobState, stopped: bool) -> tuple[Any, ...]:
+        """Return the sort key of a job; smaller runs first.
+
+        Args:
+            sim: the simulation.
+            state: a job.
+            stopped: rank a running job as if it waited; that rank must not change with time.
+        """
         raise NotImplementedError
+
+    def arrive(self, sim: Simulation, state: JobState) -> None:
+        """Queue up."""
+        self._wait(self._key(sim, state), state)
+
+    def finish(self, sim: Simulation, state: JobState) -> None:
+        """Run no longer."""
+        self.running.discard(state.index)
 
     def decide(self, sim: Simulation) -> dict[int, int]:
         """Fill the cluster in order."""
-        order = sorted(
-            (-state.job.priority, *self.rank(sim, state), state.job.arrival_s, index)
-            for index, state in sim.active.items()
-        )
+        running = sorted(self._key(sim, sim.active[index]) for index in self.running)
         free = sim.cluster_nodes
         targets: dict[int, int] = {}
-        for key in order:
+        started: list[tuple[Any, ...]] = []
+        stopped: list[tuple[Any, ...]] = []
+        mine = queued = 0
+        while mine < len(running) or queued < len(self._waiting):
+            if queued < len(self._waiting) and free < min(self._sizes):
+                queued = len(self._waiting)  # nobody who waits fits any more
+                continue
+            first = mine < len(running) and (
+                queued == len(self._waiting) or running[mine] < self._waiting[queued]
+            )
+            key = running[mine] if first else self._waiting[queued]
+            mine, queued = (mine + 1, queued) if first else (mine, queued + 1)
             state = sim.active[key[-1]]
             nodes = state.curve.nodes_of[state.request]
             if nodes <= free:
                 free -= nodes
-                targets[state.index] = state.request
-            else:
-                targets[state.index] = 0
+                if not first:
+                    started.append(key)
+            elif first:
+                stopped.append(key)
+        for key in started:
+            state = sim.active[key[-1]]
+            self._start(key, state)
+            targets[state.index] = state.request
+        for key in stopped:
+            state = sim.active[key[-1]]
+            self.running.discard(state.index)
+            self._wait(self._key(sim, state, stopped=True), state)
+            targets[state.index] = 0
         return targets
+
+    def _key(self, sim: Simulation, state: JobState, *, stopped: bool = False) -> tuple[Any, ...]:
+        """Return priority, rank, arrival and index: no two jobs are equal."""
+        return (-state.job.priority, *self.rank(sim, state, stopped), state.job.arrival_s,
+                state.index)  # fmt: skip
+
+    def _wait(self, key: tuple[Any, ...], state: JobState) -> None:
+        bisect.insort(self._waiting, key)
+        nodes = state.curve.nodes_of[state.request]
+        self._sizes[nodes] = self._sizes.get(nodes, 0) + 1
+
+    def _start(self, key: tuple[Any, ...], state: JobState) -> None:
+        del self._waiting[bisect.bisect_left(self._waiting, key)]
+        nodes = state.curve.nodes_of[state.request]
+        self._sizes[nodes] -= 1
+        if not self._sizes[nodes]:
+            del self._sizes[nodes]
+        self.running.add(state.index)
 
 
 class ShortestRemaining(_Ranked):
@@ -80,11 +136,10 @@ class ShortestRemaining(_Ranked):
 
     name = "srtf"
 
-    def rank(self, sim: Simulation, state: JobState) -> tuple[float]:
+    def rank(self, sim: Simulation, state: JobState, stopped: bool) -> tuple[float]:
         """Return the seconds to go on the GPUs asked for, a move included."""
-        pause = max(0.0, state.ready - sim.now) if state.level else (
-            state.curve.pause_of[state.request]
-        )  # fmt: skip
+        runs = state.level and not stopped
+        pause = max(0.0, state.ready - sim.now) if runs else state.curve.pause_of[state.request]
         return (pause + state.left_at(sim.now) / state.curve.planned_of[state.request],)
 
 
@@ -93,7 +148,7 @@ class EarliestDeadline(_Ranked):
 
     name = "edf"
 
-    def rank(self, sim: Simulation, state: JobState) -> tuple[float]:
+    def rank(self, sim: Simulation, state: JobState, stopped: bool) -> tuple[float]:
         """Return the deadline."""
         return (state.job.deadline_s,)
 
@@ -108,18 +163,17 @@ class LeastAttainedService(_Ranked):
 
     name = "las"
 
-    def rank(self, sim: Simulation, state: JobState) -> tuple[int]:
+    def rank(self, sim: Simulation, state: JobState, stopped: bool) -> tuple[int]:
         """Return the number of the queue."""
         return (_queue(state.node_s_at(sim.now)),)
 
     def wake_s(self, sim: Simulation) -> float:
         """Return when the next running job falls into a lower queue."""
         when = math.inf
-        for state in sim.active.values():
-            if state.level:
-                used = state.node_s_at(sim.now)
-                room = _FIRST_QUEUE_NODE_S * _QUEUE_RATIO ** _queue(used) - used
-                when = min(when, sim.now + room / state.nodes + _MARGIN_S)
+        for state in map(sim.active.__getitem__, self.running):
+            used = state.node_s_at(sim.now)
+            room = _FIRST_QUEUE_NODE_S * _QUEUE_RATIO ** _queue(used) - used
+            when = min(when, sim.now + room / state.nodes + _MARGIN_S)
         return when
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vtrain.tenancy.engine import Simulation
     from vtrain.tenancy.state import JobState
 
+_ROUNDING = 1e-6
 _NONE = Promise((), (), -math.inf)
 
 
@@ -118,12 +119,15 @@ class PromiseBook:
 
     def _renew_all(self, sim: Simulation, newcomer: JobState) -> bool:
         """Fill all jobs anew in order of deadline; change nothing when one cannot be kept."""
+        states = sorted(
+            [*(sim.active[index] for index in self.promises), newcomer],
+            key=lambda s: (s.index not in self.late, s.job.deadline_s, s.index),
+        )
+        if _overbooked(sim, [s for s in states if s.index not in self.late]):
+            return False
         capacity = Capacity(sim.now, sim.cluster_nodes)
         renewed: dict[int, Promise] = {}
-        states = [*(sim.active[index] for index in self.promises), newcomer]
-        for state in sorted(
-            states, key=lambda s: (s.index not in self.late, s.job.deadline_s, s.index)
-        ):
+        for state in states:
             if state.index in self.late:
                 promise: Promise | None = self.promises[state.index]
             else:
@@ -135,6 +139,20 @@ class PromiseBook:
         self.promises, self._capacity = renewed, capacity
         self._touched.update(renewed)
         return True
+
+
+def _overbooked(sim: Simulation, states: list[JobState]) -> bool:
+    """Return whether jobs, by deadline, need more node time than there is before some deadline.
+
+    Counts every job at its thriftiest level and without pauses: what this refuses no filling
+    could promise, and it costs far less than to find out by filling.
+    """
+    need = 0.0
+    for state in states:
+        need += state.left_at(sim.now) * state.curve.thriftiest_node_s
+        if need > (1.0 + _ROUNDING) * sim.cluster_nodes * (state.job.deadline_s - sim.now):
+            return True
+    return False
 
 
 def _fill(
