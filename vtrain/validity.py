@@ -73,7 +73,8 @@ def _layers_hold(context: Context, t: Columns) -> BoolArray:
     if context.stack.layer_split == "even":
         return _divides(layers, t.pp * t.virtual_stages)
     if context.stack.layer_split == "counted-ends":
-        return _divides(layers + 2, t.pp * t.virtual_stages) | (t.pp == 1)
+        single: BoolArray = np.asarray(t.pp == 1)
+        return _divides(layers + 2, t.pp * t.virtual_stages) | single
     enough: BoolArray = np.asarray(t.pp * t.virtual_stages <= layers)
     return enough
 

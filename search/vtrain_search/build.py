@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vtrain.errors import InfeasibleError, UserInputError
-from vtrain_search.problem import DEFAULT_DEADLINE_S, Case, Offer, Problem
+from vtrain_search.problem import (
+    DEFAULT_DEADLINE_S,
+    MIN_TOKENS_PER_PARAMETER,
+    Case,
+    Offer,
+    Problem,
+)
 
 if TYPE_CHECKING:
     from vtrain.architecture import Architecture
@@ -43,6 +49,7 @@ class Request:
         ranged: words of `--range`.
         target_losses: losses to reach, each a row; budgets are then limits.
         objective: "cost" or "time" with target losses; empty takes cost.
+        tokens_per_parameter_min: train each parameter on at least so many tokens.
     """
 
     budgets: tuple[str, ...]
@@ -61,6 +68,7 @@ class Request:
     ranged: tuple[str, ...] = ()
     target_losses: tuple[float, ...] = ()
     objective: str = ""
+    tokens_per_parameter_min: float | None = None
 
 
 def build_problem(request: Request) -> Problem:
@@ -86,13 +94,14 @@ def build_problem(request: Request) -> Problem:
         )
     pins = parse_pins(request.fixed, request.ranged)
     deadline_s = parse_duration_s(request.deadline) if request.deadline else None
-    tokens = pins.one("tokens")
+    tokens, ratio = pins.one("tokens"), pins.one("tokens_per_parameter")
     clusters = [_offer_cluster(name) for name in request.clusters]
     prices = _prices(request.prices, [c.name for _, c in clusters])
     cases = tuple(
         _aimed(
             _case(b, clusters, prices, deadline_s, request.max_gpus,
-                  None if tokens is None else float(tokens)),
+                  None if tokens is None else float(tokens),
+                  None if ratio is None else float(ratio)),
             loss, request.objective,
         )
         for b in budgets for loss in request.target_losses or (None,)
@@ -121,8 +130,21 @@ def build_problem(request: Request) -> Problem:
         space=outer_space(pins, vocab_size=request.vocab_size, fixed=fixed),
         pins=pins,
         loss=LossModel(law=law, unique_tokens=unique),
+        min_tokens_per_parameter=_least_ratio(request.tokens_per_parameter_min),
         site=read_site(request.site or None),
     )
+
+
+def _least_ratio(asked: float | None) -> float:
+    """Return the fewest tokens a parameter: the sanity floor, or what the user asks above it."""
+    if asked is None:
+        return MIN_TOKENS_PER_PARAMETER
+    if not MIN_TOKENS_PER_PARAMETER <= asked < float("inf"):
+        raise UserInputError(
+            f"--tokens-per-parameter-min {asked:g} must be at least {MIN_TOKENS_PER_PARAMETER:g}",
+            hint="for example 100 to train a small model for long",
+        )
+    return asked
 
 
 def _aimed(case: Case, loss: float | None, objective: str) -> Case:
@@ -131,8 +153,8 @@ def _aimed(case: Case, loss: float | None, objective: str) -> Case:
         return case
     if not 0.0 < loss < float("inf"):
         raise UserInputError(f"--target-loss {loss} must be above zero", hint="for example 1.95")
-    if case.tokens is not None:
-        raise UserInputError("--fix tokens and --target-loss pin the same thing")
+    if case.tokens is not None or case.tokens_per_parameter is not None:
+        raise UserInputError("fixed tokens and --target-loss pin the same thing")
     limited = case.usd or case.gpu_hours or case.flop
     label = f"loss {loss:g}" + (f" in {case.label}" if limited else "")
     return replace(case, label=label, target_loss=loss, objective=objective or "cost")
@@ -212,6 +234,7 @@ def _case(
     deadline_s: float | None,
     max_gpus: int | None,
     tokens: float | None,
+    tokens_per_parameter: float | None,
 ) -> Case:
     """Join a budget with the options; what a budget settles itself may not be contradicted."""
     if budget is None:
@@ -253,12 +276,11 @@ def _case(
         deadline_s=budget.deadline_s or deadline_s or DEFAULT_DEADLINE_S,
         max_gpus=min(limits, default=1 << 30),
         tokens=tokens,
+        tokens_per_parameter=tokens_per_parameter,
     )
 
 
-def _offer(
-    name: str, cluster: Cluster, prices: dict[str, float], budget: Budget | None
-) -> Offer:
+def _offer(name: str, cluster: Cluster, prices: dict[str, float], budget: Budget | None) -> Offer:
     from vtrain.prices import default_price
 
     stated = prices.get(cluster.name, prices.get(""))

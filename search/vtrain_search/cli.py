@@ -70,14 +70,28 @@ class SearchGroup(click.RichGroup):
 @click.option("--budget", "budgets", multiple=True, metavar="BUDGET",
               help="What may be spent: 1e6usd, '$250k', 2Mgpuh, 512xH100x30d, 1e24flop, a range "
               "1e4usd..1e7usd:13, or a budget file. Repeatable.")  # fmt: skip
-@click.option("--target-loss", "target_losses", type=float, multiple=True, metavar="NATS",
-              help="Reach this loss instead, within the budget if one is given. Repeatable.")
-@click.option("--objective", type=click.Choice(["cost", "time"]),
-              help="With --target-loss: the cheapest or the fastest way. [default: cost]")
+@click.option(
+    "--target-loss",
+    "target_losses",
+    type=float,
+    multiple=True,
+    metavar="NATS",
+    help="Reach this loss instead, within the budget if one is given. Repeatable.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["cost", "time"]),
+    help="With --target-loss: the cheapest or the fastest way. [default: cost]",
+)
 @click.option("--cluster", "clusters", multiple=True, metavar="NAME|FILE",
               help="Cluster; several are compared. [default: h100-sxm-80g]")  # fmt: skip
-@click.option("--price", "prices", multiple=True, metavar="USD",
-              help="Price of a GPU-hour, one a cluster or NAME=USD. [default: dated price list]")
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="USD",
+    help="Price of a GPU-hour, one a cluster or NAME=USD. [default: dated price list]",
+)
 @click.option("--deadline", metavar="TIME", default="", help="Wall time at most. [default: 30d]")
 @click.option("--max-gpus", type=click.IntRange(min=1), metavar="N", help="GPUs at most.")
 @click.option("--seq-length", type=click.IntRange(min=1), metavar="N",
@@ -85,6 +99,8 @@ class SearchGroup(click.RichGroup):
 @click.option("--vocab-size", type=click.IntRange(min=1), default=128_256, show_default=True,
               metavar="N", help="Vocabulary before padding.")  # fmt: skip
 @click.option("--unique-tokens", default="", metavar="N", help="Distinct training tokens.")
+@click.option("--tokens-per-parameter-min", type=float, metavar="RATIO",
+              help="Over-train: at least so many tokens a parameter. [default: 1]")  # fmt: skip
 @click.option("--arch", default="", metavar="NAME|FILE",
               help="A fixed model (name, config.json): search only how to train it.")  # fmt: skip
 @click.option("--fix", "fixed", multiple=True, metavar="KEY=VALUE",
@@ -98,8 +114,13 @@ class SearchGroup(click.RichGroup):
 @click.option("--law", default="", metavar="NAME|FILE", help="Loss law. [default: besiroglu2024]")
 @click.option("--sampler", type=click.Choice(["tpe", "cmaes", "nsga2", "random"]), default="tpe",
               show_default=True, help="Optuna sampler of the outer search.")  # fmt: skip
-@click.option("--space", type=click.Choice(["bilevel", "joint"]), default="bilevel",
-              show_default=True, help="Search architectures and enumerate plans, or sample all.")
+@click.option(
+    "--space",
+    type=click.Choice(["bilevel", "joint"]),
+    default="bilevel",
+    show_default=True,
+    help="Search architectures and enumerate plans, or sample all.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="Seed; the same seed gives the same bytes.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1), metavar="N",
@@ -116,8 +137,17 @@ class SearchGroup(click.RichGroup):
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE",
               help="Write a report: .html or .md.")  # fmt: skip
 @click.option("--explain", is_flag=True, help="Say why the usual alternatives lost, and to what.")
-@click.option("--why-not", multiple=True, metavar="WHAT",
-              help="Explain one alternative, e.g. tp=4, 70B, 256 GPUs, A100. Repeatable.")
+@click.option(
+    "--why-not",
+    multiple=True,
+    metavar="WHAT",
+    help="Explain one alternative, e.g. tp=4, 70B, 256 GPUs, A100. Repeatable.",
+)
+@click.option(
+    "--compare-laws",
+    is_flag=True,
+    help="Say what each loss law would pick, and what that costs if another holds.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be searched and how long it takes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")

@@ -13,9 +13,10 @@ from vtrain_search.run_record import open_folder
 from vtrain_search.workers import make_executor, worker_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from vtrain_search.driver import Found
+    from vtrain_search.laws.compare import Comparison
     from vtrain_search.problem import Problem
     from vtrain_search.report import Answer
     from vtrain_search.run_options import RunOptions
@@ -99,9 +100,7 @@ def _finish(
         if found.stopped == "interrupted":
             raise KeyboardInterrupt
         if found.stopped:
-            raise InfeasibleError(
-                f"stopped ({found.stopped}) before any feasible design was found"
-            )
+            raise InfeasibleError(f"stopped ({found.stopped}) before any feasible design was found")
         raise _diagnosis(problem, found)
     assumed = assumptions(problem)
     rows = [a.row for a in answers if a is not None]
@@ -114,14 +113,20 @@ def _finish(
             "pareto": pareto([t.outcome.row for s in found.searches for t in s.trials
                               if t.outcome.feasible]),
         }  # fmt: skip
-        text = json.dumps(
-            document(answers, assumptions=assumed, run=run, frontier=frontier), indent=2
-        )
-        sys.stdout.write(text + "\n")
+        whole = document(answers, assumptions=assumed, run=run, frontier=frontier)
+        if options.compare_laws:
+            whole["law_comparison"] = {
+                label: comparison.as_json()
+                for label, comparison in _law_comparisons(problem, found)
+            }
+        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
     else:
         _print(render(answers, assumed, exponents=exponents(rows, problem.loss)))
         if options.explain or options.why_not:
             _explain(problem, answers, options)
+        if options.compare_laws:
+            for label, comparison in _law_comparisons(problem, found):
+                _print(["", f" laws, among the designs tried for {label}", comparison.text()])
     if options.report is not None:
         from vtrain_search.html_report import write_report
 
@@ -161,6 +166,20 @@ def _explain(problem: Problem, answers: Sequence[Answer | None], options: RunOpt
         _print(["", f" why not, for {answer.row['budget']}"])
         for word in [*usual, *options.why_not]:
             _print([f"   {line}" for line in compare(problem, answer, word).lines])
+
+
+def _law_comparisons(problem: Problem, found: Found) -> Iterator[tuple[str, Comparison]]:
+    """Yield each budget with what every law would pick among the designs tried for it."""
+    from vtrain_search.laws import compare_laws
+    from vtrain_search.objective import designs_of_rows
+
+    for case, state in zip(problem.cases, found.searches, strict=True):
+        rows = [t.outcome.row for t in state.trials if t.outcome.feasible]
+        if rows:
+            yield (
+                case.label,
+                compare_laws(designs_of_rows(rows), unique_tokens=problem.loss.unique_tokens),
+            )
 
 
 def _diagnosis(problem: Problem, found: Found) -> InfeasibleError:

@@ -111,9 +111,7 @@ def decode(
     )  # fmt: skip
 
 
-def score_joint(
-    problem: Problem, case: Case, point: JointPoint
-) -> tuple[Scored, Offer, float]:
+def score_joint(problem: Problem, case: Case, point: JointPoint) -> tuple[Scored, Offer, float]:
     """Return the training run of one joint design, its offer, and memory over the limit.
 
     Args:
@@ -141,7 +139,7 @@ def score_joint(
         plans_fit=len(rows), mem_over_limit=over, mem_limit_bytes=float(found.mem_limit_bytes),
     )  # fmt: skip
     scored = score(problem, case, offer, architecture, cells)
-    free = case.tokens is None and case.target_loss is None
+    free = case.fixed_tokens(architecture.parameters) is None and case.target_loss is None
     if scored.best is not None and free and point.token_share < 1.0:
         tokens = point.token_share * float(scored.run.tokens[scored.best])
         scored = score(problem, replace(case, tokens=tokens), offer, architecture, cells)
@@ -172,9 +170,7 @@ def _pick(values: Sequence[Any], fraction: float) -> Any:
     return values[min(int(fraction * len(values)), len(values) - 1)]
 
 
-def _gpus(
-    problem: Problem, case: Case, offer: Offer, architecture: Architecture
-) -> Sequence[int]:
+def _gpus(problem: Problem, case: Case, offer: Offer, architecture: Architecture) -> Sequence[int]:
     """Return the GPU counts from just under what spends the budget to twice that."""
     counts = gpu_counts(offer.cluster, max_gpus=case.gpu_limit(offer), pins=problem.pins)
     flops = architecture.training_flops_per_token(problem.seq_length)

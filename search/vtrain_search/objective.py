@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vtrain.design import Design
 from vtrain.goodput import CHECKPOINT_BYTES_PER_PARAMETER, goodput
 from vtrain.plan import PlanTable
 from vtrain.training_run import TrainingRun, training_run
@@ -15,6 +16,8 @@ from vtrain_search.rounding import round_relative
 from vtrain_search.target import tokens_for_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import ArrayLike, NDArray
 
     from vtrain.architecture import Architecture
@@ -76,6 +79,18 @@ def designs_of(
     )
 
 
+def designs_of_rows(rows: Sequence[Mapping[str, Any]]) -> Designs:
+    """Return what a loss model must know of designs written as rows, in their order."""
+    designs = [Design.from_row(row) for row in rows]
+    parts = [
+        designs_of(d.architecture, tokens=float(d.tokens or 0), batch=d.plan.global_batch_size,
+                   seq_length=d.seq_length)
+        for d in designs
+    ]  # fmt: skip
+    names = [f.name for f in fields(Designs)]
+    return Designs(**{n: np.array([float(getattr(p, n)) for p in parts]) for n in names})
+
+
 def score(
     problem: Problem, case: Case, offer: Offer, architecture: Architecture, cells: Cells
 ) -> Scored:
@@ -92,7 +107,7 @@ def score(
     share = goodput(
         plans.gpus, state_bytes=CHECKPOINT_BYTES_PER_PARAMETER * architecture.parameters
     )
-    tokens: FloatArray | float | None = case.tokens
+    tokens: FloatArray | float | None = case.fixed_tokens(architecture.parameters)
     if case.target_loss is not None:
         tokens = tokens_for_loss(
             problem.loss,
@@ -152,7 +167,7 @@ def wanted_tokens(problem: Problem, case: Case, architecture: Architecture) -> f
     follows in `score`.
     """
     if case.target_loss is None:
-        return case.tokens
+        return case.fixed_tokens(architecture.parameters)
     found = tokens_for_loss(
         problem.loss,
         lambda t: designs_of(

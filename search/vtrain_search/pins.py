@@ -20,7 +20,7 @@ PLAN_KEYS = (
     "gpus", "global_batch_size", "tp", "cp", "pp", "dp", "virtual_stages", "micro_batch_size",
     "recompute", "sharding", "sequence_parallel", "schedule",
 )  # fmt: skip
-RUN_KEYS = ("tokens",)
+RUN_KEYS = ("tokens", "tokens_per_parameter")
 KEYS = ARCHITECTURE_KEYS + PLAN_KEYS + RUN_KEYS
 
 _CHOICES: Mapping[str, tuple[Value, ...]] = {
@@ -60,6 +60,8 @@ class Pins:
                 raise UserInputError(f"{key} is both fixed and ranged", hint="use one of the two")
         if {"ffn_hidden_size", "ffn_ratio"} <= {*self.exact, *self.ranges}:
             raise UserInputError("ffn_hidden_size and ffn_ratio pin the same thing")
+        if set(RUN_KEYS) <= set(self.exact):
+            raise UserInputError("tokens and tokens_per_parameter pin the same thing")
 
     def names(self, key: str) -> bool:
         """Return whether the user limited this dimension."""
@@ -150,7 +152,7 @@ def _value(key: str, text: str) -> Value:
             )
         return text
     number = parse_number(text, what=key)
-    if key == "ffn_ratio":
+    if key in ("ffn_ratio", "tokens_per_parameter"):
         return number
     if number != int(number):
         raise UserInputError(

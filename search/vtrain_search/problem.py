@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from vtrain.site import SHIPPED, SiteFactors
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from vtrain.hardware import Cluster
     from vtrain.stack import Stack
     from vtrain_search.laws import LossModel
     from vtrain_search.pins import Pins
     from vtrain_search.space import OuterSpace
+
+Size = TypeVar("Size", float, "NDArray[np.float64]")
 
 MIN_STEPS = 2_000
 MIN_TOKENS_PER_PARAMETER = 1.0
@@ -55,6 +59,7 @@ class Case:
         deadline_s: wall time at most.
         max_gpus: GPUs at most; the cluster's own number still holds.
         tokens: fixed training tokens; None spends the budget.
+        tokens_per_parameter: fixed training tokens for each parameter; None spends the budget.
         target_loss: loss to reach; tokens then follow from it, and the budget is only a limit.
         objective: one of OBJECTIVES; "cost" and "time" need a target loss.
     """
@@ -67,6 +72,7 @@ class Case:
     deadline_s: float = DEFAULT_DEADLINE_S
     max_gpus: int = 1 << 30
     tokens: float | None = None
+    tokens_per_parameter: float | None = None
     target_loss: float | None = None
     objective: str = "loss"
 
@@ -77,6 +83,16 @@ class Case:
         if self.usd is not None:
             return self.usd / offer.price_usd_per_gpu_hour
         return float(np.inf)
+
+    def fixed_tokens(self, parameters: Size) -> Size | float | None:
+        """Return the tokens that are fixed for models of some sizes; None where none are.
+
+        Args:
+            parameters: of each model, any shape.
+        """
+        if self.tokens_per_parameter is not None:
+            return self.tokens_per_parameter * parameters
+        return self.tokens
 
     def gpu_limit(self, offer: Offer) -> int:
         """Return the largest number of GPUs at this offer."""

@@ -23,6 +23,7 @@ class RunOptions:
         explain: say why the usual alternatives lost.
         why_not: alternatives to explain.
         dry_run: say what would be searched, and stop.
+        compare_laws: say what every loss law would pick among the designs tried.
     """
 
     workers: str = "auto"
@@ -37,3 +38,4 @@ class RunOptions:
     explain: bool = False
     why_not: tuple[str, ...] = ()
     dry_run: bool = False
+    compare_laws: bool = False

@@ -159,8 +159,9 @@ def _shares(
             reachable = np.isfinite(wanted)
             price = np.where(reachable, wanted * flops, np.inf) if reachable.any() else 1 / flops
         return np.asarray(np.log(price / price.min())), parameters
-    if case.tokens is not None:
-        tokens = np.where(tokens >= 0.5 * case.tokens, case.tokens, 1.0)
+    fixed = case.fixed_tokens(parameters)
+    if fixed is not None:
+        tokens = np.where(tokens >= 0.5 * fixed, fixed, 1.0)
     designs = designs_with(tokens)
     loss = np.where(tokens >= problem.min_tokens_per_parameter * parameters,
                     problem.loss.loss(designs), np.inf)  # fmt: skip

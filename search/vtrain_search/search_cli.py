@@ -60,6 +60,7 @@ def search_from_options(options: Mapping[str, Any], given: set[str]) -> int:
         report=values["report"],
         explain=values["explain"],
         why_not=values["why_not"],
+        compare_laws=values["compare_laws"],
     )
     return run_search(request, settings, run_options)
 

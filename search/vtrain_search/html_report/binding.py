@@ -49,6 +49,8 @@ def _budget(answer: Answer) -> str:
         return f"Tokens are fixed at {format_count(case.tokens)}; the run costs " + format_usd(
             row["cost_usd"]
         )
+    if case.tokens_per_parameter is not None:
+        return f"Tokens are fixed at {case.tokens_per_parameter:g} a parameter: " + more
     used = row["cost_usd"] / (row["cost_usd"] + row["unspent_usd"])
     if row["unspent_usd"] > 0.0 and used < _NEAR:
         return (
