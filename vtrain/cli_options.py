@@ -194,36 +194,51 @@ def build_plan(setting: Setting, **options: Any) -> Plan:
     """
     from vtrain.errors import UserInputError
     from vtrain.plan import Plan
-    from vtrain.validity import Context, check_plan
+    from vtrain.validity import Context, check_plan, check_structure
 
     gpus, tp, pp, cp = (options[key] for key in ("gpus", "tp", "pp", "cp"))
+    shards = tp * pp * cp
     if gpus is None:
-        raise UserInputError("--gpus is needed", hint=f"for example --gpus {tp * pp * cp}")
+        raise UserInputError("--gpus is needed", hint=f"for example --gpus {shards}")
     if options["global_batch_size"] is None:
         raise UserInputError("--global-batch is needed", hint="for example --global-batch 1024")
-    shards = tp * pp * cp
-    if gpus % shards:
-        near = max(1, round(gpus / shards)) * shards
-        raise UserInputError(
-            f"tp x cp x pp = {tp} x {cp} x {pp} = {shards} must divide gpus={gpus}",
-            hint=f"nearest valid: gpus={near}",
-        )
     sequence_parallel = options["sequence_parallel"]
     if sequence_parallel is None:
         sequence_parallel = setting.stack.default_sequence_parallel and tp > 1
+    sizes = {
+        key: options[key]
+        for key in ("tp", "cp", "pp", "virtual_stages", "micro_batch_size", "schedule")
+    }
+    settings = {
+        "recompute": options["recompute"] or setting.stack.default_recompute,
+        "sharding": options["sharding"] or setting.stack.default_sharding,
+        "sequence_parallel": sequence_parallel,
+    }
+    context = Context(
+        architecture=setting.architecture,
+        cluster=setting.cluster,
+        stack=setting.stack,
+        seq_length=setting.seq_length,
+    )
+    # A degree the model cannot be split by is the first thing to say: no GPU count mends it.
+    one_replica = Plan(**sizes, **settings, dp=1, global_batch_size=sizes["micro_batch_size"])
+    check_structure(context, one_replica)
+    if gpus % shards:
+        raise UserInputError(
+            f"tp x cp x pp = {tp} x {cp} x {pp} = {shards} must divide gpus={gpus}",
+            hint=f"nearest valid: gpus={_nearest_gpus(gpus, shards, setting.cluster)}",
+        )
     plan = Plan(
-        tp=tp, cp=cp, pp=pp, dp=gpus // shards, virtual_stages=options["virtual_stages"],
-        micro_batch_size=options["micro_batch_size"],
-        global_batch_size=options["global_batch_size"],
-        recompute=options["recompute"] or setting.stack.default_recompute,
-        sharding=options["sharding"] or setting.stack.default_sharding,
-        sequence_parallel=sequence_parallel, schedule=options["schedule"],
-    )  # fmt: skip
-    check_plan(
-        Context(
-            architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
-            seq_length=setting.seq_length,
-        ),
-        plan,
-    )  # fmt: skip
+        **sizes, **settings, dp=gpus // shards, global_batch_size=options["global_batch_size"]
+    )
+    check_plan(context, plan)
     return plan
+
+
+def _nearest_gpus(gpus: int, shards: int, cluster: Cluster) -> int:
+    """Return the nearest count that is whole replicas and whole nodes (or within one)."""
+    from math import lcm
+
+    node = cluster.gpus_per_node
+    step = shards if max(gpus, shards) <= node else lcm(shards, node)
+    return max(1, round(gpus / step)) * step

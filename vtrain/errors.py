@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_SHOWN = 12
+
+
 class VtrainError(Exception):
     """Base of every error vtrain raises on purpose; prints as one line."""
 
@@ -57,5 +60,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserInputError:
         known: every valid name.
     """
     names = sorted(known)
-    near = get_close_matches(name.lower(), names, n=3, cutoff=0.4) or names
-    return UserInputError(f"unknown {kind} {name!r}", hint=f"nearest: {', '.join(near)}")
+    near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
+    if near:
+        return UserInputError(f"unknown {kind} {name!r}", hint=f"nearest: {', '.join(near)}")
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(names[:_SHOWN])
+    return UserInputError(f"unknown {kind} {name!r}", hint=f"known: {shown}{more}")

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 )
 @click.option("--explain", is_flag=True, help="Say where time and memory go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def simulate_command(design_file: str | None, explain: bool, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def simulate_command(
+    ctx: click.Context,
+    /,
+    design_file: str | None,
+    explain: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Predict step time, utilisation and memory of one plan."""
     import json
 
@@ -32,6 +40,8 @@ def simulate_command(design_file: str | None, explain: bool, as_json: bool, **op
     from vtrain.memory import VERDICTS
     from vtrain.units import GIB
 
+    if design_file is not None:
+        _refuse_beside_design(ctx, options)
     setting, plan = _request(design_file, options)
     document = simulation_document(setting, plan)
     if as_json:
@@ -46,7 +56,28 @@ def simulate_command(design_file: str | None, explain: bool, as_json: bool, **op
         raise InfeasibleError(
             f"the plan needs {document['mem_peak_bytes'] / GIB:.1f} GiB of "
             f"{document['mem_limit_bytes'] / GIB:.1f} GiB on the heaviest rank",
-            hint="--explain names the nearest changes that fit",
+            hint=None if explain else "--explain names the nearest changes that fit",
+        )
+
+
+def _refuse_beside_design(ctx: click.Context, options: dict[str, Any]) -> None:
+    """Refuse options that a design file settles itself; only --site may stand beside it.
+
+    Raises:
+        UserInputError: naming them.
+    """
+    from click.core import ParameterSource
+
+    from vtrain.errors import UserInputError
+
+    stated = [
+        name
+        for name in options
+        if name != "site" and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    ]
+    if stated:
+        raise UserInputError(
+            f"--design settles {', '.join(stated)}", hint="drop them, or drop --design"
         )
 
 
@@ -132,7 +163,8 @@ def _text(document: dict[str, Any]) -> str:
     parts = document["breakdown_s"]
     lines = [
         f"{document['model'] or 'model'}  {document['parameters'] / 1e9:.2f}B parameters on "
-        f"{document['gpus']} GPUs of {document['cluster']} ({document['stack']})",
+        f"{document['gpus']} GPUs of {document['cluster']} ({document['stack']}), sequences of "
+        f"{document['seq_length']:,}",
         f"plan       tp {document['tp']}  cp {document['cp']}  pp {document['pp']}  "
         f"dp {document['dp']}  virtual stages {document['virtual_stages']}  "
         f"micro-batch {document['micro_batch_size']} x {document['num_micro_batches']}  "
@@ -146,7 +178,7 @@ def _text(document: dict[str, Any]) -> str:
         f"limit {document['mem_limit_bytes'] / gib:.1f} GiB: {document['verdict']} "
         f"(P = {document['fit_probability']:.2f})",
     ]
-    if document["time_unreliable"]:
+    if document["time_unreliable"] and document["verdict"] != "does not fit":
         lines.append(
             "warning    memory is so full that the allocator may stall: measured runs of this kind "
             "were up to 8 times slower than predicted"

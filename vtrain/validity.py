@@ -94,6 +94,21 @@ def _divisor_complaint(field: str, value_of: Callable[[Context], int]) -> Callab
     return complain
 
 
+def _stages_complaint(context: Context, plan: Plan) -> str:
+    layers, split = context.architecture.num_layers, context.stack.layer_split
+    slots = layers + 2 if split == "counted-ends" else layers
+    if split == "cost-rule":
+        rule, pp, virtual = "not exceed", min(plan.pp, layers), 1
+    else:
+        rule, pp = "divide", _nearest_divisor(slots, plan.pp)
+        virtual = _nearest_divisor(slots // pp, plan.virtual_stages)
+    counted = "num_layers + 2" if slots != layers else "num_layers"
+    return (
+        f"pp x virtual_stages = {plan.pp} x {plan.virtual_stages} must {rule} {counted}={slots}; "
+        f"nearest valid: pp={pp}, virtual_stages={virtual}"
+    )
+
+
 STRUCTURE_RULES: tuple[Rule, ...] = (
     Rule(
         name="heads-by-tp",
@@ -124,11 +139,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         name="layers-by-stages",
         source="Megatron-LM megatron/training/arguments.py (num_layers % pipeline size)",
         holds=_layers_hold,
-        complaint=lambda c, p: (
-            f"pp x virtual_stages = {p.pp} x {p.virtual_stages} must divide "
-            f"num_layers={c.architecture.num_layers} (layer split: {c.stack.layer_split}); nearest "
-            f"valid: pp={_nearest_divisor(c.architecture.num_layers, p.pp)}, virtual_stages=1"
-        ),
+        complaint=_stages_complaint,
     ),
     Rule(
         name="interleaving-needs-stages",
@@ -224,8 +235,8 @@ def whole_nodes_mask(cluster: Cluster, gpus: npt.NDArray[np.int64]) -> BoolArray
     return mask & (gpus >= 1)
 
 
-def check_plan(context: Context, plan: Plan) -> None:
-    """Refuse a plan that its framework would refuse.
+def check_structure(context: Context, plan: Plan) -> None:
+    """Refuse degrees that the model or its sequence cannot be split by.
 
     Raises:
         UserInputError: with the first broken rule, its values and the nearest valid choice.
@@ -234,6 +245,16 @@ def check_plan(context: Context, plan: Plan) -> None:
     for rule in STRUCTURE_RULES:
         if not bool(rule.holds(context, table)[0]):
             raise UserInputError(rule.complaint(context, plan))
+
+
+def check_plan(context: Context, plan: Plan) -> None:
+    """Refuse a plan that its framework would refuse.
+
+    Raises:
+        UserInputError: with the first broken rule, its values and the nearest valid choice.
+    """
+    check_structure(context, plan)
+    table = PlanTable.from_plans([plan])
     m = plan.num_micro_batches
     if not bool(
         micro_batches_mask(context.stack, table.pp, table.virtual_stages, table.num_micro_batches)[

@@ -39,6 +39,7 @@ class Meta:
         driver: driver version.
         date: ISO date of the last measurement.
         command: what was run.
+        sustained: rate of a large product after two seconds over its rate at first (GPUs).
         world: ranks of the measured collectives (1: none were measured).
         planned: rows that a full run measures.
         skipped: "row: reason" of every row left out.
@@ -63,6 +64,7 @@ class Meta:
     driver: str = ""
     date: str
     command: str
+    sustained: float = 1.0
     world: int = 1
     planned: int = 0
     skipped: tuple[str, ...] = ()

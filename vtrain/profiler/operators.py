@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 LAYOUTS = ("TN", "NN", "NT")
 """Forward, input gradient, weight gradient."""
 
+DEFAULT_KERNEL = "sdpa"
+KERNELS = {
+    "cuda": ("flash_attention", "efficient_attention", "cudnn_attention", "math"),
+    "cpu": ("flash_attention", "math"),
+}
+"""Kernels behind torch's attention, as `torch.nn.attention.SDPBackend` names them."""
+
+KERNEL_SHAPES = 3
+
 BUFFERS_MOST = 32
 MEMORY_SHARE = 0.25
 """Share of the free memory that the rotating buffers of one operator may take."""
@@ -73,7 +82,7 @@ def plan_operators(kind: str, element_bytes: float, gemms: int) -> list[Operator
     lists = [
         launch_operators(),
         _gemms(space, gemms, element_bytes),
-        _attentions(space),
+        _attentions(space, kind),
         pointwise_operators(space, activation_shapes(space), element_bytes),
     ]
     placed = [
@@ -131,28 +140,29 @@ def _gemm_builder(m: int, n: int, k: int, layout: str) -> Callable[[Runtime], Ca
     return build
 
 
-def _attentions(space: Space) -> list[Operator]:
-    out = []
-    for batch, heads, sequence, head_dim in attention_shapes(space):
-        work = 4.0 * batch * heads * sequence**2 * head_dim / 2.0
-        for direction, factor in (("fwd", 1.0), ("bwd", 2.5)):
-            out.append(
-                Operator(
-                    table="attention",
-                    columns={
-                        "pass": direction, "causal": True, "batch": batch, "heads": heads,
-                        "kv_heads": heads, "seq_q": sequence, "seq_kv": sequence,
-                        "head_dim": head_dim, "kernel": "sdpa",
-                    },
-                    build=_attention_builder(batch, heads, sequence, head_dim, direction),
-                    flops=work * factor,
-                )
-            )  # fmt: skip
-    return out
+def _attentions(space: Space, kind: str) -> list[Operator]:
+    """Return torch's own choice of kernel at every shape, each kernel by name at the first few."""
+    shapes = attention_shapes(space)
+    chosen = [(DEFAULT_KERNEL, shape) for shape in shapes]
+    named = [(name, shape) for shape in shapes[:KERNEL_SHAPES] for name in KERNELS[kind]]
+    return [
+        Operator(
+            table="attention",
+            columns={
+                "pass": direction, "causal": True, "batch": batch, "heads": heads,
+                "kv_heads": heads, "seq_q": sequence, "seq_kv": sequence, "head_dim": head_dim,
+                "kernel": kernel,
+            },
+            build=_attention_builder(batch, heads, sequence, head_dim, direction, kernel),
+            flops=factor * 2.0 * batch * heads * sequence**2 * head_dim,
+        )
+        for kernel, (batch, heads, sequence, head_dim) in chosen + named
+        for direction, factor in (("fwd", 1.0), ("bwd", 2.5))
+    ]  # fmt: skip
 
 
 def _attention_builder(
-    batch: int, heads: int, sequence: int, head_dim: int, direction: str
+    batch: int, heads: int, sequence: int, head_dim: int, direction: str, kernel: str
 ) -> Callable[[Runtime], Call]:
     def build(runtime: Runtime) -> Call:
         torch = runtime.torch
@@ -165,11 +175,18 @@ def _attention_builder(
             # Heads are the second dimension of a view, as after a projection.
             return torch.randn(*shape, **kind).transpose(1, 2).requires_grad_()
 
-        attend = torch.nn.functional.scaled_dot_product_attention
+        def attend(three: tuple[Any, Any, Any]) -> Any:
+            function = torch.nn.functional.scaled_dot_product_attention
+            if kernel == DEFAULT_KERNEL:
+                return function(*three, is_causal=True)
+            backends = torch.nn.attention.SDPBackend
+            with torch.nn.attention.sdpa_kernel([getattr(backends, kernel.upper())]):
+                return function(*three, is_causal=True)
+
         inputs = [(tensor(), tensor(), tensor()) for _ in range(copies)]
         if direction == "fwd":
-            return lambda index: attend(*inputs[index % copies], is_causal=True)
-        outputs = [attend(*three, is_causal=True) for three in inputs]
+            return lambda index: attend(inputs[index % copies])
+        outputs = [attend(three) for three in inputs]
         gradient = torch.randn_like(outputs[0])
 
         def backward(index: int) -> Any:

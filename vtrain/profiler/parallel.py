@@ -133,9 +133,9 @@ class _WallWatch(Stopwatch):
         self.group = group
         self.anchors = []
 
-    def wall_anchor(self) -> float:
+    def wall_anchor(self, count: int) -> float:
         self.group.barrier()
-        seconds = self.group.slowest(self.wall_seconds(self._anchor, 3))
+        seconds = self.group.slowest(self.wall_seconds(self._anchor, count))
         self.anchors.append(seconds)
         return seconds
 
@@ -145,17 +145,22 @@ def _measure(
 ) -> tuple[float, float, float]:
     """Time whole steps in wall time; median of (step / anchor), plain median, spread."""
     step = _STEPS[config.mode](group, config)
-    for _ in range(2):
-        step()
+    step()
+    group.barrier()
+    start = time.perf_counter()
+    step()
+    # Ranks leave together, so all count alike: anchors as long as a fifth of a step.
+    seconds = group.slowest(time.perf_counter() - start)
+    count = int(np.clip(0.2 * seconds / watch.anchor_s, 3, 200))
     times, anchors = np.empty(repeats), np.empty(repeats)
     for index in range(repeats):
-        before = watch.wall_anchor()
+        before = watch.wall_anchor(count)
         group.barrier()
         start = time.perf_counter()
         step()
         group.runtime.synchronize()
         times[index] = group.slowest(time.perf_counter() - start)
-        anchors[index] = 0.5 * (before + watch.wall_anchor())
+        anchors[index] = 0.5 * (before + watch.wall_anchor(count))
     ratios = times / anchors
     low, middle, high = np.percentile(ratios, (25.0, 50.0, 75.0))
     return (

@@ -183,7 +183,7 @@ def _cross_entropy(
     vocabulary = VOCABULARY[runtime.facts.kind]
     target = runtime.torch.randint(0, vocabulary, (rows,), device=runtime.device)
     loss = runtime.torch.nn.functional.cross_entropy
-    return [_tensor(runtime, rows, vocabulary)], lambda logits: loss(logits.float(), target)
+    return [_tensor(runtime, rows, vocabulary)], lambda logits: loss(logits, target)
 
 
 # Name, maker, elements moved forward and backward for each element of tokens x width.

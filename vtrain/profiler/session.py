@@ -132,6 +132,8 @@ def measure_operators(
                     store.add(operator.table, row)
                     measured += 1
                 progress(position + 1, len(todo), operator.label)
+            if todo:
+                meta = replace(meta, sustained=watch.sustained())
         finally:
             store.save()
             meta = _closed_meta(meta, watch, clock_first, clock_mhz(runtime), skipped, len(plan))

@@ -57,7 +57,7 @@ SPACES = {
     "cpu": Space(
         rows=(64, 4096), columns=(64, 8192), flops=4e9, sequences=(64, 2048),
         attention_flops=2.5e9, elements=(2**14, 2**22), widths=(128, 256, 512, 1024),
-        parameters=(2**17, 2**20, 2**23), messages=(2**8, 2**25),
+        parameters=(2**17, 2**20, 2**23), messages=(2**8, 2**26),
     ),
 }  # fmt: skip
 

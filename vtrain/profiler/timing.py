@@ -146,6 +146,31 @@ class Stopwatch:
         low, middle, high = np.percentile(self.anchors, (25.0, 50.0, 75.0))
         return float(0.5 * (high - low) / middle)
 
+    def sustained(self, seconds: float = 2.0, edge: int = 8192) -> float:
+        """Return how far a power limit slows a large product: rate at the end over rate at first.
+
+        A GPU runs its first kernels at full clock and comes down within a second or so; a step of
+        training is long. CPUs are timed in long calls anyway.
+        """
+        if not self.runtime.cuda:
+            return 1.0
+        torch = self.runtime.torch
+        kind = {"device": self.runtime.device, "dtype": self.runtime.dtype}
+        left, right = torch.randn(edge, edge, **kind), torch.randn(edge, edge, **kind)
+
+        def call(_: int) -> Any:
+            return torch.mm(left, right)
+
+        call(0)
+        self.runtime.synchronize()
+        time.sleep(1.0)
+        first = self.seconds(call, 5)
+        began = time.monotonic()
+        last = first
+        while time.monotonic() - began < seconds:
+            last = self.seconds(call, 50)
+        return float(np.clip(first / last, 0.3, 1.0))
+
     def _device_seconds(self, call: Call, count: int) -> float:
         cuda = self.runtime.torch.cuda
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)

@@ -12,8 +12,6 @@ import math
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
     from vtrain.tenancy.curve import Curve
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-9
 # A promise outlives its work by a millisecond, or rounding could stop a job just before its end.
 _GRACE_S = 1e-3
-# Most jobs need one of the lowest ceilings that could do.
-_CEILINGS_AT_A_TIME = 4
 
 
 class Promise(NamedTuple):
@@ -120,80 +116,54 @@ def fill(
     last = bisect_left(capacity.times, deadline_s)
     if last <= first or deadline_s <= start_s:
         return None
-    starts = np.array(capacity.times[first:last])
-    starts[0] = start_s
-    free = np.maximum(np.array(capacity.free[first:last]), 0)
-    ends = np.append(starts[1:], deadline_s)
-    if deadline_s == math.inf:
-        tried = _under(curve, 1, curve.top, starts, free, level, ready_s)
-        return _soonest(starts, ends, *tried, steps)
+    starts = [start_s, *capacity.times[first + 1 : last]]
+    free = capacity.free[first:last]
+    needed = steps * (1.0 - _ROUNDING)
     # A ceiling too slow even with all the time there is need not be tried.
-    least = steps * (1.0 - _ROUNDING) / (deadline_s - start_s)
-    lowest = int(np.searchsorted(curve.planned, least))
-    for low in range(max(1, lowest), curve.top + 1, _CEILINGS_AT_A_TIME):
-        high = min(curve.top, low + _CEILINGS_AT_A_TIME - 1)
-        got, begins, rate = _under(curve, low, high, starts, free, level, ready_s)
-        total = np.cumsum(np.maximum(ends - begins, 0.0) * rate, axis=1)
-        enough = np.flatnonzero(total[:, -1] >= steps * (1.0 - _ROUNDING))
-        if len(enough):
-            row = int(enough[0])
-            return _cut(starts, got[row], begins[row], rate[row], total[row], steps, deadline_s)
-    return None
+    lowest = max(1, bisect_left(curve.planned_of, needed / (deadline_s - start_s)))
+    found: Promise | None = None
+    for ceiling in range(lowest, curve.top + 1):
+        promise = _under(curve, ceiling, starts, free, deadline_s, level, ready_s, needed)
+        if promise is not None and deadline_s < math.inf:
+            return promise
+        if promise is not None and (found is None or promise.end < found.end):
+            found = promise
+    return found
 
 
 def _under(
-    curve: Curve, low: int, high: int, starts: np.ndarray, free: np.ndarray, level: int,
-    ready_s: float,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Return level, begin of training and rate by (ceiling from low to high, stretch of time)."""
-    got = curve.level_at[np.minimum(curve.nodes[low : high + 1, None], free[None, :])]
-    before = np.empty_like(got)
-    before[:, 0] = level
-    before[:, 1:] = got[:, :-1]
-    waits = np.where(got != before, starts + curve.pause[got], ready_s)
-    waits[:, 0] = np.maximum(waits[:, 0], ready_s)
-    begins = np.maximum(starts, np.maximum.accumulate(waits, axis=1))
-    return got, begins, curve.planned[got]
-
-
-def _soonest(
-    starts: np.ndarray, ends: np.ndarray, got: np.ndarray, begins: np.ndarray, rate: np.ndarray,
-    steps: float,
+    curve: Curve, ceiling: int, starts: list[float], free: list[int], deadline_s: float,
+    level: int, ready_s: float, steps: float,
 ) -> Promise | None:  # fmt: skip
-    """Return the promise of the ceiling that is done first, given all the time there is."""
-    ends = ends.copy()
-    ends[-1] = starts[-1] + 1.0
-    total = np.cumsum(np.maximum(ends - begins, 0.0) * rate, axis=1)
-    done = np.full(len(got), np.inf)
-    for row in range(len(got)):
-        inside = total[row, :-1] >= steps
-        i = int(np.argmax(inside)) if inside.any() else len(starts) - 1
-        before = total[row, i - 1] if i else 0.0
-        if rate[row, i] > 0.0:
-            done[row] = begins[row, i] + (steps - before) / rate[row, i]
-    row = int(np.argmin(done))
-    if not np.isfinite(done[row]):
-        return None
-    return _merged(starts[starts < done[row]], got[row], float(done[row]))
+    """Return what a job gets under one ceiling until it is done; None if that is too late.
 
-
-def _cut(
-    starts: np.ndarray, got: np.ndarray, begins: np.ndarray, rate: np.ndarray, total: np.ndarray,
-    steps: float, deadline_s: float,
-) -> Promise:  # fmt: skip
-    """Return the promise up to the moment the work is done."""
-    i = min(int(np.searchsorted(total, steps)), len(starts) - 1)
-    before = float(total[i - 1]) if i else 0.0
-    done = deadline_s
-    if rate[i] > 0.0:
-        done = min(deadline_s, float(begins[i]) + max(0.0, steps - before) / float(rate[i]))
-    return _merged(starts[: i + 1], got, done)
-
-
-def _merged(starts: np.ndarray, got: np.ndarray, end: float) -> Promise:
-    """Return a promise with equal neighbours joined and idle lead time left out."""
-    levels = got[: len(starts)]
-    keep = np.concatenate([[levels[0] > 0], levels[1:] != levels[:-1]])
-    return Promise(
-        tuple(starts[keep].tolist()), tuple(levels[keep].tolist()), end + _GRACE_S
-    )  # fmt: skip
+    Plain scalars: most calls end after a few stretches, which no array operation can.
+    """
+    wanted, best_rate = curve.nodes_of[ceiling], curve.planned_of[ceiling]
+    since: list[float] = []
+    levels: list[int] = []
+    left = steps
+    level_of, rate_of, pause_of = curve.level_of, curve.planned_of, curve.pause_of
+    for i, start in enumerate(starts):
+        end = starts[i + 1] if i + 1 < len(starts) else deadline_s
+        nodes = free[i]
+        got = ceiling if nodes >= wanted else level_of[max(nodes, 0)]
+        if got != level:
+            level = got
+            ready_s = max(ready_s, start + pause_of[got])
+            if got or since:
+                since.append(start)
+                levels.append(got)
+        elif not since and got:
+            since.append(start)
+            levels.append(got)
+        begin = max(start, ready_s)
+        if got and begin < end:
+            gain = (end - begin) * rate_of[got]
+            if gain >= left:
+                done = begin + left / rate_of[got] + _GRACE_S
+                return Promise(tuple(since), tuple(levels), done)
+            left -= gain
+        if left > (deadline_s - max(end, ready_s)) * best_rate:
+            return None
+    return None

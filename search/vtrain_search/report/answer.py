@@ -202,7 +202,8 @@ def _warnings(
     found = []
     for name, factor in beyond.items():
         if factor > WARN_BEYOND:
-            found.append(f"{name}: used {factor:,.0f} times beyond its data")
+            what = "the loss law" if name == "law" else f"the {name} term of the loss"
+            found.append(f"{what} is used {factor:,.0f} times beyond the data it was fitted to")
     spent = best["cost_usd"] + best["unspent_usd"]
     if case.target_loss is None and spent > 0.0 and best["unspent_usd"] > _UNSPENT_SHARE * spent:
         offer = next(o for o in case.offers if o.name == best["cluster"])

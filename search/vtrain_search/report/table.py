@@ -7,25 +7,25 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from vtrain.units import GIB, format_count, format_usd
+from vtrain_search.report.layout import Grid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console, RenderableType
-    from rich.table import Table
 
     from vtrain_search.report.answer import Answer
 
-_LEAST_WIDTH = 130
+_PIPE_WIDTH = 160
 _TIES_SHOWN = 3
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console at least as wide as the tables: a wrapped line beats a lost number."""
+    """Return a console as wide as the terminal, or as the tables where output is piped."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns)
+    width = shutil.get_terminal_size(fallback=(_PIPE_WIDTH, 24)).columns
     return Console(file=stream, width=width, highlight=False)
 
 
@@ -75,65 +75,59 @@ def _growth(exponents: Mapping[str, float]) -> str:
     return text
 
 
-def _table(title: str, heads: Sequence[str], *, left: Sequence[str] = ()) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold",
-        padding=(0, 1), pad_edge=False,
-    )  # fmt: skip
-    for head in heads:
-        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
-    return table
-
-
-def _what_table(answers: Sequence[Answer]) -> Table:
+def _what_table(answers: Sequence[Answer]) -> Grid:
     """What to train: the model, its tokens, its loss, what it takes, what 10 % more would buy."""
-    table = _table(
-        "What to train",
-        ("budget", "params", "tokens", "tok/par", "loss (90 % interval)", "layers x width", "ffn",
-         "heads/kv", "GPUs", "days", "cost", "+10 %"),
+    table = Grid(
+        title="What to train",
+        heads=("budget", "params", "tokens", "tok/par", "loss (90 % interval)", "layers x width",
+               "ffn", "heads/kv", "GPUs", "days", "cost", "+10 % buys"),
     )  # fmt: skip
     for answer in answers:
         r = answer.row
-        table.add_row(
-            r["budget"],
-            format_count(r["parameters"]),
-            format_count(r["tokens"]),
-            f"{r['tokens_per_parameter']:.1f}",
-            f"{r['loss']:.4f} ({r['loss_low']:.3f}-{r['loss_high']:.3f})",
-            f"{r['layers']} x {r['hidden_size']}",
-            str(r["ffn_hidden_size"]),
-            f"{r['num_attention_heads']}/{r['num_key_value_heads']}",
-            f"{r['gpus']:,}",
-            f"{r['days']:.1f}",
-            format_usd(r["cost_usd"]),
-            f"-{r['next_tenth_nats']:.4f}",
+        table.rows.append(
+            (
+                r["budget"],
+                format_count(r["parameters"]),
+                format_count(r["tokens"]),
+                f"{r['tokens_per_parameter']:.1f}",
+                f"{r['loss']:.4f} ({r['loss_low']:.3f}-{r['loss_high']:.3f})",
+                f"{r['layers']} x {r['hidden_size']}",
+                str(r["ffn_hidden_size"]),
+                f"{r['num_attention_heads']}/{r['num_key_value_heads']}",
+                f"{r['gpus']:,}",
+                f"{r['days']:.1f}",
+                format_usd(r["cost_usd"]),
+                f"-{r['next_tenth_nats']:.4f}",
+            )
         )
     return table
 
 
-def _how_table(answers: Sequence[Answer]) -> Table:
+def _how_table(answers: Sequence[Answer]) -> Grid:
     """How to train it: the plan, its speed and its memory."""
-    table = _table(
-        "How to train it",
-        ("budget", "cluster", "TP", "PP", "DP", "CP", "VPP", "mbs", "batch", "recompute",
+    table = Grid(
+        title="How to train it",
+        heads=("budget", "cluster", "TP", "PP", "DP", "CP", "VPP", "mbs", "batch", "recompute",
          "sharding", "step", "MFU", "GiB a GPU"),
         left=("cluster", "recompute", "sharding"),
     )  # fmt: skip
     for answer in answers:
         r = answer.row
-        table.add_row(
-            r["budget"],
-            r["cluster"],
-            *(str(r[k]) for k in ("tp", "pp", "dp", "cp", "virtual_stages", "micro_batch_size")),
-            f"{r['global_batch_size']:,}",
-            r["recompute"],
-            r["sharding"],
-            f"{r['step_time_s']:.2f} s",
-            f"{100 * r['mfu']:.1f} %",
-            f"{r['mem_peak_bytes'] / GIB:.1f}/{r['mem_limit_bytes'] / GIB:.1f}",
+        table.rows.append(
+            (
+                r["budget"],
+                r["cluster"],
+                *(
+                    str(r[k])
+                    for k in ("tp", "pp", "dp", "cp", "virtual_stages", "micro_batch_size")
+                ),
+                f"{r['global_batch_size']:,}",
+                r["recompute"],
+                r["sharding"],
+                f"{r['step_time_s']:.2f} s",
+                f"{100 * r['mfu']:.1f} %",
+                f"{r['mem_peak_bytes'] / GIB:.1f}/{r['mem_limit_bytes'] / GIB:.1f}",
+            )
         )
     return table
 
@@ -142,9 +136,9 @@ def _choices_table(answers: Sequence[Answer]) -> RenderableType:
     """Ties and smaller models: what else could be chosen, and what it costs."""
     from rich.text import Text
 
-    table = _table(
-        "Alternatives: ties (under 1 % of the budget) and smaller models (cheaper to serve)",
-        ("budget", "choice", "params", "tokens", "tok/par", "loss", "costs", "nats",
+    table = Grid(
+        title="Alternatives: ties (under 1 % of the budget) and smaller models (cheaper to serve)",
+        heads=("budget", "choice", "params", "tokens", "tok/par", "loss", "costs", "nats",
          "layers x width", "GPUs", "MFU", "days"),
         left=("choice",),
     )  # fmt: skip
@@ -153,21 +147,23 @@ def _choices_table(answers: Sequence[Answer]) -> RenderableType:
         labelled = [(_tie_label(answer, i), tie) for i, tie in enumerate(ties)]
         labelled += [(f"{s['size']} size", s) for s in answer.smaller]
         for position, (label, r) in enumerate(labelled):
-            table.add_row(
-                answer.row["budget"] if position == 0 else "",
-                label,
-                format_count(r["parameters"]),
-                format_count(r["tokens"]),
-                f"{r['tokens_per_parameter']:.1f}",
-                f"{r['loss']:.4f}",
-                f"{100 * r['gap_budget_share']:.1f} %",
-                f"{r['gap_nats']:.4f}",
-                f"{r['layers']} x {r['hidden_size']}",
-                f"{r['gpus']:,}",
-                f"{100 * r['mfu']:.1f} %",
-                f"{r['days']:.1f}",
+            table.rows.append(
+                (
+                    answer.row["budget"] if position == 0 else "",
+                    label,
+                    format_count(r["parameters"]),
+                    format_count(r["tokens"]),
+                    f"{r['tokens_per_parameter']:.1f}",
+                    f"{r['loss']:.4f}",
+                    f"{100 * r['gap_budget_share']:.1f} %",
+                    f"{r['gap_nats']:.4f}",
+                    f"{r['layers']} x {r['hidden_size']}",
+                    f"{r['gpus']:,}",
+                    f"{100 * r['mfu']:.1f} %",
+                    f"{r['days']:.1f}",
+                )
             )
-    return table if table.row_count else Text("")
+    return table if table.rows else Text("")
 
 
 def _tie_label(answer: Answer, position: int) -> str:
@@ -183,12 +179,12 @@ def _assumptions(assumed: Mapping[str, Any]) -> RenderableType:
     for key, value in assumed.items():
         if key == "clusters":
             for name, c in value.items():
+                price = f"${c['price_usd_per_gpu_hour']:.2f} a GPU-hour"
                 listed = c["hyperscaler_price_usd_per_gpu_hour"]
                 beside = f"; hyperscaler list ${listed:.2f}" if listed else ""
                 lines.append(
                     f"  cluster: {name}, {c['gpus_per_node']} a node, at most {c['max_gpus']:,} "
-                    f"GPUs, ${c['price_usd_per_gpu_hour']:.2f} a GPU-hour "
-                    f"({c['price_source']}){beside}"
+                    f"GPUs, {price} ({c['price_source'].removeprefix(price).strip(' ()')}){beside}"
                 )
         else:
             text = ", ".join(str(v) for v in value) if isinstance(value, list) else str(value)

@@ -73,7 +73,9 @@ def tiles(scale: Scale, rows: Products) -> Form:
     return forms.tile_form(scale.device, scale.precision, rows.m, rows.n, rows.k)
 
 
-def fit_products(scale: Scale, rows: Products, kind: str) -> ProductFit | None:
+def fit_products(
+    scale: Scale, rows: Products, kind: str, sustained: float = 1.0
+) -> ProductFit | None:
     """Fit matrix multiplication; None where there are too few rows.
 
     Forward and input-gradient rows share constants, as the operator formulas take them; the
@@ -97,7 +99,9 @@ def fit_products(scale: Scale, rows: Products, kind: str) -> ProductFit | None:
         tile_error = cross_validate(tile_form, used.seconds, used.shape_groups)
     factor = weight_gradient_factor(scale, rows.of("NT"), constants)
     return ProductFit(
-        constants=replace(constants, tile=tile, weight_gradient=factor),
+        constants=replace(
+            constants, tile=tile, weight_gradient=factor, sustained=sustained
+        ),
         saturating=error, tiles=tile_error, rows=len(used),
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from vtrain.profiler.fit.products import ProductFit, fit_products
 from vtrain.profiler.fit.scale import PLACEHOLDER, Scale, scale_of
 from vtrain.profiler.fit.stack import stack_toml
 from vtrain.profiler.meta import Meta, read_meta
+from vtrain.profiler.operators import DEFAULT_KERNEL
 from vtrain.profiler.residual import FILE as RESIDUAL_FILE
 from vtrain.profiler.residual import judge_residual
 from vtrain.profiler.rows import path_of, read_rows
@@ -109,8 +110,12 @@ def fit_profile(folder: Path) -> ProfileFit:
     launch = launch_of(tables["elementwise"])
     engine_s = launch.engine_s if meta.kind == "cpu" else 0.0
     found = ProfileFit(
-        meta=meta, scale=scale, launch=launch, products=fit_products(scale, gemms, meta.kind),
-        attention=fit_attention(scale, tables["attention"], meta.kind, engine_s=engine_s),
+        meta=meta, scale=scale, launch=launch,
+        products=fit_products(scale, gemms, meta.kind, meta.sustained),
+        attention=fit_attention(
+            scale, [row for row in tables["attention"] if row["kernel"] == DEFAULT_KERNEL]
+            if own else tables["attention"], meta.kind, engine_s=engine_s,
+        ),
         memory=fit_memory(scale, tables["elementwise"], own=own, engine_s=engine_s),
         links=fit_links(tables["collectives"], scale.planned),
     )  # fmt: skip
