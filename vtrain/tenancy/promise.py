@@ -117,13 +117,12 @@ def fill(
     if last <= first or deadline_s <= start_s:
         return None
     starts = [start_s, *capacity.times[first + 1 : last]]
-    free = capacity.free[first:last]
-    needed = steps * (1.0 - _ROUNDING)
+    stretches = list(zip(starts, [*starts[1:], deadline_s], capacity.free[first:last], strict=True))
     # A ceiling too slow even with all the time there is need not be tried.
-    lowest = max(1, bisect_left(curve.planned_of, needed / (deadline_s - start_s)))
+    least = steps * (1.0 - _ROUNDING) / (deadline_s - start_s)
     found: Promise | None = None
-    for ceiling in range(lowest, curve.top + 1):
-        promise = _under(curve, ceiling, starts, free, deadline_s, level, ready_s, needed)
+    for ceiling in range(max(1, bisect_left(curve.planned_of, least)), curve.top + 1):
+        promise = _under(curve, ceiling, stretches, deadline_s, level, ready_s, steps)
         if promise is not None and deadline_s < math.inf:
             return promise
         if promise is not None and (found is None or promise.end < found.end):
@@ -132,38 +131,39 @@ def fill(
 
 
 def _under(
-    curve: Curve, ceiling: int, starts: list[float], free: list[int], deadline_s: float,
+    curve: Curve, ceiling: int, stretches: list[tuple[float, float, int]], deadline_s: float,
     level: int, ready_s: float, steps: float,
 ) -> Promise | None:  # fmt: skip
     """Return what a job gets under one ceiling until it is done; None if that is too late.
 
-    Plain scalars: most calls end after a few stretches, which no array operation can.
+    Plain scalars and conditions: most calls end after a few stretches, and this is where a busy
+    cluster's simulation spends its time.
     """
-    wanted, best_rate = curve.nodes_of[ceiling], curve.planned_of[ceiling]
+    level_of, rate_of, pause_of = curve.level_of, curve.planned_of, curve.pause_of
+    wanted, best_rate = curve.nodes_of[ceiling], rate_of[ceiling]
     since: list[float] = []
     levels: list[int] = []
-    left = steps
-    level_of, rate_of, pause_of = curve.level_of, curve.planned_of, curve.pause_of
-    for i, start in enumerate(starts):
-        end = starts[i + 1] if i + 1 < len(starts) else deadline_s
-        nodes = free[i]
-        got = ceiling if nodes >= wanted else level_of[max(nodes, 0)]
-        if got != level:
-            level = got
-            ready_s = max(ready_s, start + pause_of[got])
+    left, rounding = steps, steps * _ROUNDING
+    for start, end, free in stretches:
+        got = ceiling if free >= wanted else level_of[free] if free > 0 else 0
+        if got != level or (got and not since):
             if got or since:
                 since.append(start)
                 levels.append(got)
-        elif not since and got:
-            since.append(start)
-            levels.append(got)
-        begin = max(start, ready_s)
-        if got and begin < end:
-            gain = (end - begin) * rate_of[got]
-            if gain >= left:
-                done = begin + left / rate_of[got] + _GRACE_S
-                return Promise(tuple(since), tuple(levels), done)
-            left -= gain
-        if left > (deadline_s - max(end, ready_s)) * best_rate:
+            if got != level:
+                level = got
+                pause_end = start + pause_of[got]
+                if pause_end > ready_s:
+                    ready_s = pause_end
+        if got:
+            begin = start if start > ready_s else ready_s
+            if begin < end:
+                gain = (end - begin) * rate_of[got]
+                if gain >= left:
+                    end = begin + left / rate_of[got]
+                    return Promise(tuple(since), tuple(levels), end + _GRACE_S)
+                left -= gain
+        rest_s = deadline_s - (end if end > ready_s else ready_s)
+        if left - rounding > rest_s * best_rate:
             return None
-    return None
+    return Promise(tuple(since), tuple(levels), deadline_s + _GRACE_S)

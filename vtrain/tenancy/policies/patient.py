@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from vtrain.tenancy.engine import Simulation
     from vtrain.tenancy.state import JobState
 
-# Refused jobs looked at again after one event, earliest deadline first: bounds the cost of an
-# overloaded day, and the later deadlines have later events to be looked at.
-_SECOND_LOOKS = 4
+# Refused jobs looked at again after one job ends, earliest deadline first. Four instead of one gain
+# 0.03 percentage points of jobs in time (1,024 GPUs) and cost four times the work when overloaded.
+_SECOND_LOOKS = 1
 _MARGIN_S = 1e-3
 
 
