@@ -1,7 +1,8 @@
 """The operators that are measured, and how each is built in torch.
 
 An operator is a row of one of the profile's tables. Building it returns a call that takes an
-index: inputs rotate over enough buffers that a cache does not hold them all.
+index: inputs rotate over enough buffers that a cache does not hold them all, and so do outputs
+of the forward pass, which a training step keeps.
 """
 
 from __future__ import annotations
@@ -101,6 +102,21 @@ def buffer_count(runtime: Runtime, bytes_each: float) -> int:
     return int(max(1, min(wanted + 1, allowed, BUFFERS_MOST)))
 
 
+def kept(copies: int, run: Callable[[int], Any]) -> Call:
+    """Return a call whose results live until their buffer's turn comes again.
+
+    An output that is freed at once is written to the same, still cached, memory every time.
+    """
+    results: list[Any] = [None] * copies
+
+    def call(index: int) -> None:
+        place = index % copies
+        results[place] = None
+        results[place] = run(place)
+
+    return call
+
+
 def _gemms(space: Space, count: int, element_bytes: float) -> list[Operator]:
     out = []
     for m, n, k in gemm_shapes(space, count):
@@ -120,7 +136,7 @@ def _gemms(space: Space, count: int, element_bytes: float) -> list[Operator]:
 def _gemm_builder(m: int, n: int, k: int, layout: str) -> Callable[[Runtime], Call]:
     def build(runtime: Runtime) -> Call:
         torch = runtime.torch
-        copies = buffer_count(runtime, runtime.facts.element_bytes * (m * k + k * n))
+        copies = buffer_count(runtime, runtime.facts.element_bytes * (m * k + k * n + m * n))
         kind = {"device": runtime.device, "dtype": runtime.dtype}
         # How the operands lie in memory: weights are [out, in], activations [tokens, features].
         left_shape = (k, m) if layout == "NT" else (m, k)
@@ -132,10 +148,7 @@ def _gemm_builder(m: int, n: int, k: int, layout: str) -> Callable[[Runtime], Ca
         if layout == "TN":
             right = [x.t() for x in right]
 
-        def call(index: int) -> Any:
-            return torch.mm(left[index % copies], right[index % copies])
-
-        return call
+        return kept(copies, lambda place: torch.mm(left[place], right[place]))
 
     return build
 
@@ -185,7 +198,7 @@ def _attention_builder(
 
         inputs = [(tensor(), tensor(), tensor()) for _ in range(copies)]
         if direction == "fwd":
-            return lambda index: attend(inputs[index % copies])
+            return kept(copies, lambda place: attend(inputs[place]))
         outputs = [attend(three) for three in inputs]
         gradient = torch.randn_like(outputs[0])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from vtrain.profiler.operators import Operator, buffer_count
+from vtrain.profiler.operators import Operator, buffer_count, kept
 
 if TYPE_CHECKING:
     from vtrain.profiler.runtime import Runtime
@@ -75,7 +75,7 @@ def _builder(
         copies = buffer_count(runtime, size)
         sets = [make(runtime, tokens, width) for _ in range(copies)]
         if direction == "fwd":
-            return lambda index: sets[index % copies][1](*sets[index % copies][0])
+            return kept(copies, lambda place: sets[place][1](*sets[place][0]))
         outputs = [function(*inputs) for inputs, function in sets]
         wanted = [[x for x in inputs if x.requires_grad] for inputs, _ in sets]
         gradients = [torch.ones_like(output) for output in outputs]
