@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from vtrain_search.build import Request, build_problem
 from vtrain_search.evaluator import Evaluator
 from vtrain_search.problem import Case
