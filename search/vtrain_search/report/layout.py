@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
 
-_GAP = 2
+_GAP = 3
 
 
 @dataclass(kw_only=True, slots=True)
