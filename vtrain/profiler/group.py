@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,20 @@ class Group:
         return float(value.item())
 
 
+def require_one_device(names: Sequence[str]) -> None:
+    """Refuse a job whose ranks have different devices.
+
+    Raises:
+        UserInputError: naming them.
+    """
+    devices = sorted(set(names))
+    if len(devices) > 1:
+        raise UserInputError(
+            f"the ranks have different devices: {', '.join(devices)}",
+            hint="profile each kind of device in a job of its own",
+        )
+
+
 @contextmanager
 def open_group(kind: str, threads: int = 1) -> Iterator[Group]:
     """Join the processes of torchrun; every rank must have the same kind of device.
@@ -67,12 +81,7 @@ def open_group(kind: str, threads: int = 1) -> Iterator[Group]:
         size = dist.get_world_size()
         names: list[Any] = [None] * size
         dist.all_gather_object(names, (runtime.facts.name, os.uname().nodename))
-        devices = sorted({name for name, _ in names})
-        if len(devices) > 1:
-            raise UserInputError(
-                f"the ranks have different devices: {', '.join(devices)}",
-                hint="profile each kind of device in a job of its own",
-            )
+        require_one_device([name for name, _ in names])
         yield Group(
             runtime=runtime, dist=dist, rank=dist.get_rank(), size=size,
             nodes=len({node for _, node in names}), backend=BACKENDS[kind],

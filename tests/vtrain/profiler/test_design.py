@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtrain.errors import UserInputError
 from vtrain.profiler.configs import RANGES, random_configs
+from vtrain.profiler.group import require_one_device
 from vtrain.profiler.operators import plan_operators
 from vtrain.profiler.residual import step_products
 from vtrain.profiler.rows import key_of
@@ -81,6 +83,13 @@ def test_products_of_a_step_are_its_model_flops() -> None:
         a = config.architecture
         attention = 3.0 * 4.0 * config.seq_length * a.query_size * a.num_layers * config.tokens
         assert float(np.sum(rows.flops * counts)) == pytest.approx(config.flops - attention)
+
+
+def test_different_devices_in_one_job_are_refused() -> None:
+    """Ranks on different GPUs are named; equal ones pass."""
+    require_one_device(["NVIDIA H100 80GB HBM3"] * 8)
+    with pytest.raises(UserInputError, match=r"different devices: NVIDIA A100.*, NVIDIA H100"):
+        require_one_device(["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"])
 
 
 @pytest.mark.parametrize(
