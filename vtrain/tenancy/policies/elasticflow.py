@@ -76,7 +76,7 @@ class ElasticFlow(Policy):
         self._last_round_s = sim.now
         jobs = self.contenders(sim)
         base = {index: self.book.level(index) for index in jobs}
-        targets = self._share_out(sim, jobs, self.floor(sim, jobs, base))
+        targets = self._share_out(sim, jobs, base)
         self._stay_where_free(sim, jobs, base, targets)
         return {i: self._safe(sim, jobs[i], base[i], level) for i, level in targets.items()}
 
@@ -84,12 +84,6 @@ class ElasticFlow(Policy):
         """Return when the next promise changes its level or leftovers may be shared out."""
         round_s = self._last_round_s + self._round_s if self._stale else math.inf
         return min(round_s, self.book.next_change_s())
-
-    def floor(
-        self, sim: Simulation, jobs: dict[int, JobState], base: dict[int, int]
-    ) -> dict[int, int]:
-        """Return the levels on top of which leftovers are handed out: what is promised."""
-        return base
 
     def price(self, state: JobState, level: int, steps: float) -> tuple[int, int, float]:
         """Return what the next level of a job costs; smaller is served first.
@@ -103,17 +97,6 @@ class ElasticFlow(Policy):
             return (0, -state.job.priority, steps * after)
         growth = steps * (after - nodes[level] / rate[level])
         return (1, -state.job.priority, growth / (nodes[level + 1] - nodes[level]))
-
-    def hold(
-        self, sim: Simulation, jobs: dict[int, JobState], base: dict[int, int]
-    ) -> dict[int, int]:
-        """Return the levels of jobs that stay where they are, as far as all promises allow.
-
-        Where a promise needs nodes that others hold beyond theirs, the dearest step down.
-        """
-        targets = {i: kept_level(sim, jobs[i], level) for i, level in base.items()}
-        self._reclaim(sim, jobs, targets, nodes_held(jobs, targets) - sim.cluster_nodes)
-        return targets
 
     def _bring_up_to_date(self, sim: Simulation) -> list[int]:
         """Return the jobs whose promised level is new, after renewing promises that ran out."""
@@ -158,15 +141,15 @@ class ElasticFlow(Policy):
                 return
 
     def _share_out(
-        self, sim: Simulation, jobs: dict[int, JobState], floor: dict[int, int]
+        self, sim: Simulation, jobs: dict[int, JobState], base: dict[int, int]
     ) -> dict[int, int]:
-        """Raise levels from a floor while nodes are left, the cheapest step first."""
-        targets = dict(floor)
-        left = sim.cluster_nodes - nodes_held(jobs, floor)
-        steps = {index: jobs[index].left_at(sim.now) for index in floor}
+        """Raise levels from what is promised while nodes are left, the cheapest step first."""
+        targets = dict(base)
+        left = sim.cluster_nodes - nodes_held(jobs, base)
+        steps = {index: jobs[index].left_at(sim.now) for index in base}
         heap = [
             (*self.price(jobs[i], level, steps[i]), i)
-            for i, level in floor.items()
+            for i, level in base.items()
             if level < jobs[i].curve.top
         ]
         heapq.heapify(heap)

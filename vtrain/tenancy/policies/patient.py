@@ -1,13 +1,13 @@
 """Our own policy: promises as ElasticFlow gives them, second looks, leftovers to the nearly done.
 
-It differs from ElasticFlow in three points, each measured on its own (results/tenancy/README.md):
+It differs from ElasticFlow in two points:
 
 * A job that cannot be promised its deadline at once is not sent away while the whole cluster could
   still make it: others finish ahead of their promises, and the room is offered again.
-* Leftover nodes go where they shorten completion most: by the relative gain of speed a node, over
-  the time to go. The mean completion falls as fast as it can when the rates of 1/time fall so
-  (the greedy step of shortest remaining time first for jobs that speed up less than linearly).
-* Leftovers are handed out on top of what jobs hold, not anew: a move costs its pause.
+* A leftover node goes where it raises the rate of completion most: steps a second gained by node,
+  over the steps to go, whether the job runs already or not. That is the greedy step of shortest
+  remaining time first for jobs that speed up less than linearly. ElasticFlow starts every job it
+  can on its smallest share before it speeds any up, so that all end late.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MARGIN_S = 1e-3
 
 
 class Patient(ElasticFlow):
-    """Second looks, leftovers to those nearly done, few moves."""
+    """Second looks, leftovers to those nearly done."""
 
     name = "patient"
 
@@ -67,19 +67,11 @@ class Patient(ElasticFlow):
         """Return when a promise changes or a refused job is beyond help."""
         return min(super().wake_s(sim), self._hopeless_s + _MARGIN_S)
 
-    def floor(
-        self, sim: Simulation, jobs: dict[int, JobState], base: dict[int, int]
-    ) -> dict[int, int]:
-        """Return what jobs hold once every promise is kept."""
-        return self.hold(sim, jobs, base)
-
     def price(self, state: JobState, level: int, steps: float) -> tuple[int, int, float]:
         """Return the order of the next level of a job; smaller is served first."""
-        if not level:
-            return super().price(state, level, steps)
         nodes, rate = state.curve.nodes_of, state.curve.planned_of
-        gain = (1.0 - rate[level] / rate[level + 1]) / (nodes[level + 1] - nodes[level])
-        return (1, -state.job.priority, -gain * rate[level] / steps if steps else -gain)
+        gain = (rate[level + 1] - rate[level]) / (nodes[level + 1] - nodes[level])
+        return (0, -state.job.priority, -gain / steps if steps else -math.inf)
 
     def _look_again(self, sim: Simulation) -> None:
         """Admit refused jobs that fit by now; send away those that nothing can help."""
