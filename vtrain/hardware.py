@@ -178,6 +178,9 @@ class Device:
     attention: Mapping[str, AttentionConstants]
     """By generation: flash1, flash2, flash3 (= newest, cuDNN class)."""
     memory_bound: MemoryBoundConstants
+    best_measured_mfu: float = 1.0
+    """Highest utilisation published for a training run on it (16-bit, attention at full s^2); 1
+    where none is known. A prediction above it is beyond experience."""
     sources: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Where each value comes from, by dotted field name."""
 

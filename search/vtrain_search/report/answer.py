@@ -217,6 +217,11 @@ def _warnings(
             f"memory: {full:.0%} of the device is allocated; measured runs above "
             f"{UNRELIABLE_SHARE:.0%} were at times several times slower than predicted"
         )
+    if best["mfu"] > device.best_measured_mfu:
+        found.append(
+            f"MFU {best['mfu']:.1%} is beyond the best published on this GPU "
+            f"({device.best_measured_mfu:.1%}): plan with the slow end of the interval"
+        )
     ratio = best["tokens"] / best["parameters"]
     if ratio > 300.0:
         found.append(f"{ratio:,.0f} tokens a parameter: far from the law's data")
