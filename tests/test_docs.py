@@ -46,9 +46,7 @@ def write_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.stem
 )  # fmt: skip
-def test_python_of_a_page_runs(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block of a page runs, in order, in one folder with the files pages speak of."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)

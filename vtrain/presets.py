@@ -149,8 +149,7 @@ def load_stack(name_or_path: str | Path) -> Stack:
                 part = {**part, **pairs}
             values[key] = _build(kind, part, where)
     values["fitted"] = {
-        name: _build(FittedConstant, part, where)
-        for name, part in values.get("fitted", {}).items()
+        name: _build(FittedConstant, part, where) for name, part in values.get("fitted", {}).items()
     }
     return _build(Stack, values, where)
 

@@ -137,9 +137,7 @@ def _smaller(problem: Problem, searches: Sequence[SearchState]) -> dict[int, lis
         if own.best is None:
             continue
         size = own.best.outcome.row["parameters"]
-        wanted = [
-            p for share in SMALLER_SIZES for p in points_of_size(problem, case, share * size)
-        ]
+        wanted = [p for share in SMALLER_SIZES for p in points_of_size(problem, case, share * size)]
         if points := own.ask_extra("smaller", wanted):
             batches[i] = points
     return batches

@@ -60,9 +60,7 @@ def test_a_budget_alone_and_in_a_table_agree(quick_problem: Callable[..., Proble
     in_table = search(table, SHORT, InlineExecutor(table)).searches[1]
     by_itself = search(alone, SHORT, InlineExecutor(alone)).searches[0]
     own = [t for t in in_table.trials if t.phase not in ("exchange", "smaller")]
-    assert [t.point for t in own] == [
-        t.point for t in by_itself.trials if t.phase != "smaller"
-    ]
+    assert [t.point for t in own] == [t.point for t in by_itself.trials if t.phase != "smaller"]
     assert in_table.best is not None
     assert by_itself.best is not None
     assert in_table.best.outcome.value <= by_itself.best.outcome.value

@@ -56,9 +56,7 @@ def begin(path: Path, problem: Problem, batches: int) -> None:
     folder.write_run({"schema_version": 1})
     folder.open_journal(["b"])
     with pytest.raises(Crash):
-        search(
-            problem, SETTINGS, InlineExecutor(problem), recorder=CrashingFolder(folder, batches)
-        )
+        search(problem, SETTINGS, InlineExecutor(problem), recorder=CrashingFolder(folder, batches))
     folder.close()
 
 

@@ -86,9 +86,7 @@ def test_more_micro_batches_take_longer(tp, pp, m):
 def test_recomputation_costs_time_in_its_order():
     """None is fastest, full slowest."""
     plan = Plan(dp=64, global_batch_size=128)
-    none, selective, full = (
-        one(replace(plan, recompute=r)) for r in ("none", "selective", "full")
-    )
+    none, selective, full = (one(replace(plan, recompute=r)) for r in ("none", "selective", "full"))
     assert none < selective < full < 1.45 * none
 
 

@@ -144,18 +144,22 @@ def _matrices(work: Workload) -> tuple[Array, Array, Array]:
     tp = work.tp
     ones = np.ones_like(tp)
     gates = 2.0 if arch.gated_mlp else 1.0
-    outputs = np.stack([
-        (arch.query_size + 2.0 * arch.key_value_size) / tp,
-        arch.hidden_size * ones,
-        gates * arch.ffn_hidden_size / tp,
-        arch.hidden_size * ones,
-    ])
-    inputs = np.stack([
-        arch.hidden_size * ones,
-        arch.query_size / tp,
-        arch.hidden_size * ones,
-        arch.ffn_hidden_size / tp,
-    ])
+    outputs = np.stack(
+        [
+            (arch.query_size + 2.0 * arch.key_value_size) / tp,
+            arch.hidden_size * ones,
+            gates * arch.ffn_hidden_size / tp,
+            arch.hidden_size * ones,
+        ]
+    )
+    inputs = np.stack(
+        [
+            arch.hidden_size * ones,
+            arch.query_size / tp,
+            arch.hidden_size * ones,
+            arch.ffn_hidden_size / tp,
+        ]
+    )
     rows = np.broadcast_to(work.tokens, outputs.shape)
     device = work.cluster.device
     args = (work.gemm, work.gemm_peak_flops, device.hbm_bytes_per_s)
@@ -204,8 +208,9 @@ def _memory_bound(work: Workload) -> tuple[Array, Array]:
     inner = inside / tp
     forward = 2.0 * seconds(4.0 * h, between, norm_forward)
     forward += seconds(activation_forward * f, inner, activation)
-    forward += 2.0 * seconds((7.0 if stack.dropout else 6.0) * h, between,
-                             constants.bias_dropout_residual)
+    forward += 2.0 * seconds(
+        (7.0 if stack.dropout else 6.0) * h, between, constants.bias_dropout_residual
+    )
     backward = 2.0 * seconds(6.0 * h, between, norm_backward)
     backward += seconds(activation_backward * f, inner, activation)
     backward += 2.0 * seconds(6.0 * h, between, constants.bias_dropout_residual)

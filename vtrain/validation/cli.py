@@ -56,4 +56,3 @@ def validate(
     if rows_out is not None:
         write_text(rows_out, rows_csv(report))
     click.echo(json.dumps(report_json(report), indent=1) if as_json else report_text(report))
-

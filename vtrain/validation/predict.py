@@ -60,9 +60,7 @@ def batches(setups: Sequence[Setup]) -> list[Batch]:
     return out
 
 
-def predicted_seconds(
-    groups: Sequence[Batch], count: int, site: SiteFactors = SHIPPED
-) -> Array:
+def predicted_seconds(groups: Sequence[Batch], count: int, site: SiteFactors = SHIPPED) -> Array:
     """Return the step time of every row, [count]."""
     out = np.full(count, np.nan)
     for batch in groups:

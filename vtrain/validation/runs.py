@@ -134,6 +134,4 @@ def _number(path: Path, line: int, name: str, text: str | None) -> float | None:
     try:
         return float(text)
     except ValueError as error:
-        raise UserInputError(
-            f"{path.name} line {line}: {name}={text!r} is not a number"
-        ) from error
+        raise UserInputError(f"{path.name} line {line}: {name}={text!r} is not a number") from error

@@ -101,9 +101,7 @@ def cluster_of(key: ClusterKey) -> Cluster:
     """Return the shipped cluster with the network the row states."""
     cluster = _shipped(key.name)
     nic = key.nic_bytes_per_s or cluster.nic_bytes_per_s
-    return replace(
-        cluster, gpus_per_node=key.gpus_per_node, nic_bytes_per_s=nic, max_gpus=1 << 20
-    )
+    return replace(cluster, gpus_per_node=key.gpus_per_node, nic_bytes_per_s=nic, max_gpus=1 << 20)
 
 
 def _not_judged(run: MeasuredRun) -> str:

@@ -125,9 +125,7 @@ def _whole_steps(tokens: float, row: Row) -> int:
     return max(1, round(tokens / step)) * step
 
 
-def _tokens_line(
-    problem: Problem, case: Case, other_case: Case, best: Row, row: Row
-) -> str:
+def _tokens_line(problem: Problem, case: Case, other_case: Case, best: Row, row: Row) -> str:
     """Say why the budget buys other tokens: hours, speed of a GPU, work a token."""
     parts = []
     hours = row["gpu_hours"] / best["gpu_hours"]

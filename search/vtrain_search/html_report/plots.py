@@ -79,7 +79,11 @@ def _plotly() -> Any:
 def _legend_below(figure: Figure) -> None:
     figure.update_layout(
         legend={
-            "orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "xanchor": "left",
+            "orientation": "h",
+            "yanchor": "bottom",
+            "y": 1.02,
+            "x": 0,
+            "xanchor": "left",
             "traceorder": "normal",
         }
     )

@@ -32,8 +32,13 @@ SPACES = ("bilevel", "joint")
               help="Seeds of the searches.")  # fmt: skip
 @click.option("--space", "spaces", multiple=True, type=click.Choice(SPACES),
               help="Forms of the search to measure. [default: bilevel]")  # fmt: skip
-@click.option("--share", type=click.FloatRange(0.0, 1.0), default=0.25, show_default=True,
-              help="Shapes up to this share of the budget off, by the scan, are in the grid.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0.0, 1.0),
+    default=0.25,
+    show_default=True,
+    help="Shapes up to this share of the budget off, by the scan, are in the grid.",
+)
 @click.option("--points", type=float, default=1e8, show_default=True, metavar="N",
               help="(design, plan) points the grid should hold.")  # fmt: skip
 @click.option("--workers", default="auto", show_default=True, metavar="N|auto",
@@ -110,8 +115,7 @@ def _verify(
             return {"problem": name, "feasible": False}
         measured = {
             space: [
-                measure(problem, Settings(seed=seed, space=space), executor, grid)
-                for seed in seeds
+                measure(problem, Settings(seed=seed, space=space), executor, grid) for seed in seeds
             ]
             for space in spaces
         }

@@ -25,7 +25,9 @@ class Reference:
 
 def _reference(name: str, what: str, budget: str, **changes: object) -> Reference:
     return Reference(
-        name=name, what=what, request=Request(budgets=(budget,), **changes)  # type: ignore[arg-type]
+        name=name,
+        what=what,
+        request=Request(budgets=(budget,), **changes),  # type: ignore[arg-type]
     )
 
 
