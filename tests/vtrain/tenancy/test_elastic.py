@@ -95,3 +95,11 @@ def test_a_failure_throws_back_to_the_checkpoint_only():
     calm_s = 50_000 / curve.real_of[1]
     assert state.failures > 0
     assert state.finished <= calm_s + state.failures * (30.0 + curve.interval[1])
+
+
+def test_leftovers_go_to_the_nearly_done(linear):
+    """Of two jobs without deadline our policy finishes the short one first, on all nodes; the sum
+    of completions is that of shortest remaining time first."""
+    jobs = [job_of("long", steps=800), job_of("short", steps=80)]
+    outcome = play(jobs, [linear(8)] * 2, policy="patient", nodes=8)
+    assert [s.finished for s in outcome.states] == pytest.approx([110.0, 10.0])
