@@ -71,12 +71,13 @@ class ElasticFlow(Policy):
         """Give every job its promise, then hand out what is left."""
         touched = self._bring_up_to_date(sim)
         if not self._stale or sim.now < self._last_round_s + self._round_s:
-            return self._follow(sim, touched)
+            return self._start_waiting(sim, self._follow(sim, touched))
         self._stale = False
         self._last_round_s = sim.now
         jobs = self.contenders(sim)
         base = {index: self.book.level(index) for index in jobs}
-        targets = self._share_out(sim, jobs, base)
+        left = sim.cluster_nodes - nodes_held(jobs, base)
+        targets = self._share_out(sim, jobs, base, left)
         self._stay_where_free(sim, jobs, base, targets)
         return {i: self._safe(sim, jobs[i], base[i], level) for i, level in targets.items()}
 
@@ -122,6 +123,23 @@ class ElasticFlow(Policy):
             self._reclaim(sim, jobs, targets, more - sim.free_nodes)
         return targets
 
+    def _start_waiting(self, sim: Simulation, targets: dict[int, int]) -> dict[int, int]:
+        """Start jobs that hold nothing on nodes nobody holds; nobody has to move for that."""
+        free = sim.free_nodes - sum(
+            sim.active[i].curve.nodes_of[level] - sim.active[i].nodes
+            for i, level in targets.items()
+        )
+        if not self._stale or free <= 0:
+            return targets
+        jobs = {
+            i: state
+            for i, state in self.contenders(sim).items()
+            if not state.level and not targets.get(i)
+        }
+        started = self._share_out(sim, jobs, dict.fromkeys(jobs, 0), free)
+        safe = {i: self._safe(sim, jobs[i], 0, level) for i, level in started.items() if level}
+        return {**targets, **safe}
+
     def _reclaim(
         self, sim: Simulation, jobs: dict[int, JobState], targets: dict[int, int], over: int
     ) -> None:
@@ -141,11 +159,10 @@ class ElasticFlow(Policy):
                 return
 
     def _share_out(
-        self, sim: Simulation, jobs: dict[int, JobState], base: dict[int, int]
+        self, sim: Simulation, jobs: dict[int, JobState], base: dict[int, int], left: int
     ) -> dict[int, int]:
         """Raise levels from what is promised while nodes are left, the cheapest step first."""
         targets = dict(base)
-        left = sim.cluster_nodes - nodes_held(jobs, base)
         steps = {index: jobs[index].left_at(sim.now) for index in base}
         heap = [
             (*self.price(jobs[i], level, steps[i]), i)
