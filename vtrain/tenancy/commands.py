@@ -263,4 +263,4 @@ def _show(name: str, value: float | None) -> str:
         return f"{value / 3600.0:,.1f} h"
     if name.endswith("_usd"):
         return f"${value:,.0f}"
-    return f"{value:.3f}" if isinstance(value, float) and name != "rejected" else f"{value:g}"
+    return f"{value:.3g}" if name == "rejected" else f"{value:.3f}"
