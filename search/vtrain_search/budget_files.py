@@ -57,8 +57,11 @@ def read_budget(name_or_path: str) -> Budget:
             f"cannot read budget file {name_or_path!r}: {error.strerror}",
             hint=f"ready-made: {', '.join(ready_made_budgets())}",
         ) from None
-    except ValueError as error:  # not TOML, not UTF-8, or a name no file can have
-        raise UserInputError(f"budget file {name_or_path!r} cannot be read: {error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserInputError(f"budget file {name_or_path!r} is not TOML: {error}") from None
+    except ValueError as error:
+        # A NUL in the name: no file can have it.
+        raise UserInputError(f"cannot read budget file {name_or_path!r}: {error}") from None
     return _budget(table, name_or_path)
 
 
