@@ -107,25 +107,31 @@ def best_table(priced: Priced, state_bytes: float) -> SpeedTable:
 def fixed_table(priced: Priced, stack: Stack, state_bytes: float) -> SpeedTable:
     """Return one fixed plan scaled by data parallelism, as schedulers assume that profile it.
 
-    The plan follows the published heuristic (Narayanan et al. 2021, arXiv 2104.04473, takeaways
-    1 and 2): on the fewest nodes that train the model at all, tensor parallelism up to the node
-    first, then pipeline stages, the rest data parallel; with the recomputation the stack uses by
-    habit (more where that never fits), and the micro-batch and interleaving that are fastest
-    there. Only the number of replicas changes after that.
+    The layout follows the published heuristic (Narayanan et al. 2021, arXiv 2104.04473, takeaways
+    1 and 2): that of the fewest nodes that train the model at all, tensor parallelism up to the
+    node first, then pipeline stages; with the recomputation the stack uses by habit (more where
+    that never fits). Micro-batch and interleaving are those with the highest mean speed, relative
+    to the fastest of the layout, over all node counts the layout can use. After that only the
+    number of replicas changes.
     """
     plans = priced.plans
     for recompute in dict.fromkeys((stack.default_recompute, *RECOMPUTE)):
         rows = np.flatnonzero(plans.recompute == RECOMPUTE.index(recompute))
         if len(rows):
             break
-    order = np.lexsort((priced.step_time_s[rows], -plans.tp[rows], priced.nodes[rows]))
-    first = rows[order[0]]
-    same = np.ones(len(plans), dtype=bool)
-    for column in ("tp", "pp", "cp", "virtual_stages", "micro_batch_size", "recompute", "sharding",
-                   "sequence_parallel", "schedule"):  # fmt: skip
+    first = rows[np.lexsort((-plans.tp[rows], priced.nodes[rows]))[0]]
+    for column in ("tp", "pp", "cp", "recompute", "sharding", "sequence_parallel", "schedule"):
         values = getattr(plans, column)
-        same &= values == values[first]
-    return _climbing(priced, np.flatnonzero(same), state_bytes)
+        rows = rows[values[rows] == values[first]]
+    _, count = np.unique(priced.nodes[rows], return_inverse=True)
+    fastest = np.full(count.max() + 1, np.inf)
+    np.minimum.at(fastest, count, priced.step_time_s[rows])
+    speed = fastest[count] / priced.step_time_s[rows]
+    variants = np.stack([plans.virtual_stages[rows], plans.micro_batch_size[rows]])
+    _, variant = np.unique(variants, axis=1, return_inverse=True)
+    variant = variant.ravel()
+    chosen = int(np.argmax(np.bincount(variant, weights=speed)))
+    return _climbing(priced, rows[variant == chosen], state_bytes)
 
 
 def state_bytes_of(architecture: Architecture) -> float:
