@@ -61,7 +61,8 @@ def run_seeds(
         case: what to run.
         book: speeds; its tables are computed before they are sent to workers.
         seeds: one run each.
-        workers: processes; more than one starts a private Ray.
+        workers: processes; more than one starts a private Ray, unless this process is connected to
+            one already: that one is used, and left running.
     """
     if workers <= 1 or len(seeds) <= 1:
         return [run_case(case, book, seed) for seed in seeds]
@@ -70,10 +71,12 @@ def run_seeds(
     import ray
 
     generated(case.spec, book, case.upkeep, speed=case.speed, seed=seeds[0])
-    ray.init(
-        address="local", num_cpus=workers, num_gpus=0, include_dashboard=False,
-        object_store_memory=_OBJECT_STORE_BYTES, log_to_driver=False, logging_level="ERROR",
-    )  # fmt: skip
+    connected = ray.is_initialized()
+    if not connected:
+        ray.init(
+            address="local", num_cpus=workers, num_gpus=0, include_dashboard=False,
+            object_store_memory=_OBJECT_STORE_BYTES, log_to_driver=False, logging_level="ERROR",
+        )  # fmt: skip
     try:
         task = ray.remote(num_cpus=1)(run_case)
         sent_case, sent_book = ray.put(case), ray.put(book)
@@ -81,7 +84,8 @@ def run_seeds(
             [task.remote(sent_case, sent_book, seed) for seed in seeds]
         )
     finally:
-        ray.shutdown()
+        if not connected:
+            ray.shutdown()
     return results
 
 
