@@ -16,6 +16,8 @@ from vtrain.profiler.group import Group, open_group
 from vtrain.profiler.meta import read_meta, write_meta
 from vtrain.profiler.rows import Row, key_of, path_of, read_rows, write_rows
 from vtrain.profiler.shapes import SPACES, message_sizes
+from vtrain.profiler.sharing import measure_sharing
+from vtrain.profiler.timing import Stopwatch
 
 if TYPE_CHECKING:
     from vtrain.profiler.run import Progress, RunOptions
@@ -46,6 +48,7 @@ def measure_collectives(options: RunOptions, progress: Progress) -> Iterator[str
                 f"{options.out} holds a profile of {meta.gpu}, this is {group.runtime.facts.name}"
             )
         rows, failed = _measure_all(group, options, progress)
+        sharing = measure_sharing(group, Stopwatch(group.runtime, meta.anchor_s))
         if group.rank != 0:
             return
         earlier = read_rows(path_of(options.out, "collectives"), "collectives")
@@ -54,11 +57,20 @@ def measure_collectives(options: RunOptions, progress: Progress) -> Iterator[str
         write_rows(options.out, "collectives", [*kept, *rows])
         world = max(meta.world, group.size)
         today = datetime.now(UTC).date().isoformat()
-        write_meta(options.out, replace(meta, world=world, date=today))
+        meta = replace(
+            meta, world=world, date=today, shared_matrix=sharing.matrix,
+            shared_memory=sharing.memory,
+        )  # fmt: skip
+        write_meta(options.out, meta)
         yield (
             f"{options.out}: {len(rows)} collectives of {group.size} ranks on {group.nodes} "
             f"node(s) over {group.backend}"
         )
+        if meta.shared_matrix > 1.0 or meta.shared_memory > 1.0:
+            yield (
+                f"ranks share this machine: products x {meta.shared_matrix:.2f}, memory-bound "
+                f"kernels x {meta.shared_memory:.2f} with all of them busy (site.toml)"
+            )
         yield from (f"skipped {entry}" for entry in failed)
     from vtrain.profiler.run import fit_lines_of
 

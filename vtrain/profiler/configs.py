@@ -45,7 +45,7 @@ RANGES = {
     "cpu": Ranges(
         hidden=(128, 1024), hidden_unit=64, head_dims=(32, 64), layers=(2, 8),
         sequences=(64, 128, 256, 384, 512, 1024), batches=(1, 2, 3, 4, 6, 8),
-        vocabularies=(1024, 2048, 5000, 8192), flops=8e10, parameters=(1e5, 1e8),
+        vocabularies=(1024, 2048, 5000, 8192), flops=1.5e11, parameters=(1e5, 1e8),
     ),
     "cuda": Ranges(
         hidden=(1024, 8192), hidden_unit=256, head_dims=(64, 128), layers=(2, 24),
@@ -56,22 +56,27 @@ RANGES = {
 
 
 def random_configs(kind: str, count: int, seed: int) -> list[Config]:
-    """Return `count` distinct configurations, from small to large."""
+    """Return `count` distinct configurations, from small to large.
+
+    Hidden sizes are spread over the whole range, one to an equal part of its logarithm; what
+    exceeds the limits is drawn again with the same width, so wide models meet short batches.
+    """
     ranges = RANGES[kind]
     random = np.random.default_rng(seed)
     out: dict[str, Config] = {}
     while len(out) < count:
-        config = _draw(random, ranges)
+        config = _draw(random, ranges, len(out) / count, 1.0 / count)
         low, high = ranges.parameters
         if config.flops <= ranges.flops and low <= config.architecture.parameters <= high:
             out.setdefault(config.label, config)
     return sorted(out.values(), key=lambda config: config.flops)
 
 
-def _draw(random: Generator, ranges: Ranges) -> Config:
+def _draw(random: Generator, ranges: Ranges, place: float, width: float) -> Config:
     low, high = np.log(ranges.hidden[0]), np.log(ranges.hidden[1])
     unit = ranges.hidden_unit
-    hidden = int(np.clip(round(np.exp(random.uniform(low, high)) / unit), 1, None)) * unit
+    drawn = np.exp(low + (high - low) * (place + width * random.uniform()))
+    hidden = max(1, round(float(drawn) / unit)) * unit
     hidden = max(hidden, ranges.hidden[0])
     head_dim = int(random.choice(ranges.head_dims))
     ffn = round(random.uniform(2.0, 4.0) * hidden / unit) * unit

@@ -49,6 +49,13 @@ class Group:
         self.dist.all_reduce(value, op=self.dist.ReduceOp.MAX)
         return float(value.item())
 
+    def mean(self, seconds: float) -> float:
+        """Return the mean over the ranks."""
+        torch = self.runtime.torch
+        value = torch.tensor([seconds], dtype=torch.float64, device=self.runtime.device)
+        self.dist.all_reduce(value)
+        return float(value.item()) / self.size
+
 
 def require_one_device(names: Sequence[str]) -> None:
     """Refuse a job whose ranks have different devices.

@@ -40,6 +40,8 @@ class Meta:
         date: ISO date of the last measurement.
         command: what was run.
         sustained: rate of a large product after two seconds over its rate at first (GPUs).
+        shared_matrix: time of products with all ranks busy over time alone (CPUs).
+        shared_memory: the same of memory-bound kernels.
         world: ranks of the measured collectives (1: none were measured).
         planned: rows that a full run measures.
         skipped: "row: reason" of every row left out.
@@ -65,6 +67,8 @@ class Meta:
     date: str
     command: str
     sustained: float = 1.0
+    shared_matrix: float = 1.0
+    shared_memory: float = 1.0
     world: int = 1
     planned: int = 0
     skipped: tuple[str, ...] = ()

@@ -106,6 +106,7 @@ def predict_parallel(profile: Profile, config: ParallelConfig, ranks: int) -> Pr
     """Predict one parallel step from the profile's cluster and stack."""
     from vtrain.estimate import step_seconds
     from vtrain.plan import Plan, PlanTable
+    from vtrain.site import SiteFactors
 
     dp, tp, pp = (ranks if name == config.mode else 1 for name in MODES)
     plan = Plan(
@@ -116,6 +117,7 @@ def predict_parallel(profile: Profile, config: ParallelConfig, ranks: int) -> Pr
     seconds = step_seconds(
         config.architecture, profile.cluster, profile.stack, PlanTable.from_plans([plan]),
         seq_length=config.seq_length,
+        site=SiteFactors(matrix=profile.meta.shared_matrix, memory=profile.meta.shared_memory),
     )  # fmt: skip
     step = float(seconds[0])
     sd = SD_OF_MEAN_ERROR * profile.product_error

@@ -15,6 +15,7 @@ from vtrain.profiler.fit.profile import fit_profile
 from vtrain.profiler.prediction import load_profile, predict_step
 from vtrain.profiler.rows import read_rows, write_rows
 from vtrain.simulate_cli import simulate_command
+from vtrain.site_file import load_site
 
 Make = Callable[..., Path]
 
@@ -149,8 +150,8 @@ def test_too_few_rows_say_how_to_go_on(make_profile: Make) -> None:
 
 
 def test_collectives_make_a_cluster(make_profile: Make) -> None:
-    """Measured links of two ranks give a cluster of two devices with their terms."""
-    folder = make_profile()
+    """Measured links of two ranks give a cluster of two devices, and a site file of sharing."""
+    folder = make_profile(world=2, shared_memory=1.25)
     rows = []
     for op, factor in (
         ("all_reduce", 1.0), ("all_gather", 0.5), ("reduce_scatter", 0.5), ("send_recv", 1.0),
@@ -165,6 +166,7 @@ def test_collectives_make_a_cluster(make_profile: Make) -> None:
     write_rows(folder, "collectives", rows)
     found = fit_profile(folder)
     assert all(error.mape_pct < 3.0 for error in found.links.errors.values())
+    assert load_site(folder / "site.toml").memory == 1.25
     cluster = load_cluster(folder)
     assert (cluster.max_gpus, cluster.nvlink_domain) == (2, 2)
     # A planned byte is two bytes on the wire.

@@ -231,6 +231,7 @@ def test_two_processes_measure_collectives_and_parallel_steps(
     rows = read_rows(folder / "collectives.csv", "collectives")
     assert {row["op"] for row in rows} >= {"all_reduce", "all_gather", "send_recv"}
     assert read_meta(folder).world == 2
+    assert 1.0 <= read_meta(folder).shared_memory < 4.0
     verify = [*head, "verify", "--profile", str(folder), "--repeats", "2", "--json"]
     done = subprocess.run(verify, check=False, **common)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr[-2000:]

@@ -25,6 +25,8 @@ from vtrain.profiler.operators import DEFAULT_KERNEL
 from vtrain.profiler.residual import FILE as RESIDUAL_FILE
 from vtrain.profiler.residual import judge_residual
 from vtrain.profiler.rows import path_of, read_rows
+from vtrain.site import SiteFactors
+from vtrain.site_file import site_table
 
 if TYPE_CHECKING:
     from vtrain.latency.fit.robust import Error
@@ -131,6 +133,10 @@ def fit_profile(folder: Path) -> ProfileFit:
     residual = judge_residual(folder, meta, gemms, found.products.constants.floor_s)
     write_text(folder / RESIDUAL_FILE, tomli_w.dumps(residual))
     write_text(folder / "fit.csv", errors_csv(found.errors))
+    if meta.world > 1 and own:
+        factors = SiteFactors(matrix=meta.shared_matrix, memory=meta.shared_memory)
+        about = f"{meta.world} ranks busy on one machine, at the speed of the anchor"
+        write_text(folder / "site.toml", tomli_w.dumps(site_table(factors, about=about)))
     return replace(found, residual=residual)
 
 
