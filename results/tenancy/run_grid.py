@@ -73,7 +73,8 @@ def play_cell(grid: dict[str, Any], cell: Cell, book: SpeedBook) -> dict[str, np
     price = default_price(grid["cluster"]).usd_per_gpu_hour
     names = (*FIGURES, "paired_s", "reference_s")
     found = {name: np.full((len(grid["arms"]), grid["seeds"]), np.nan) for name in names}
-    for seed in range(grid["seeds"]):
+    for at in range(grid["seeds"]):
+        seed = grid["first_seed"] + at
         reference = None
         for i, arm in enumerate(grid["arms"]):
             workload = generated(spec, book, upkeep, speed=arm["speed"], seed=seed)
@@ -85,14 +86,14 @@ def play_cell(grid: dict[str, Any], cell: Cell, book: SpeedBook) -> dict[str, np
                 outcome, gpus_per_node=book.gpus_per_node, price_usd_per_gpu_hour=price
             )  # fmt: skip
             for name in FIGURES:
-                found[name][i, seed] = np.nan if figures[name] is None else figures[name]
+                found[name][i, at] = np.nan if figures[name] is None else figures[name]
             both = [
                 (a.finished - a.job.arrival_s, b.finished - b.job.arrival_s)
                 for a, b in zip(reference.states, outcome.states, strict=True)
                 if a.status == b.status == DONE
             ]
             means = np.mean(both, axis=0) if both else (np.nan, np.nan)
-            found["reference_s"][i, seed], found["paired_s"][i, seed] = means
+            found["reference_s"][i, at], found["paired_s"][i, at] = means
     return found
 
 
