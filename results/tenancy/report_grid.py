@@ -41,8 +41,8 @@ def report(grid: dict[str, Any], results: dict, *, version: str) -> str:
         "fastest on the fewest nodes, which left the 39.1B model of the paper's software with a "
         "single GPU count and flattered our plans; now it is the one that is fastest over all "
         "counts. Our policy changed as well, because its mean completion without deadlines was "
-        "above ElasticFlow's; the change was chosen on seeds 1000 to 1005. This is the first run on "
-        "seeds that nobody had seen: both were left alone since, and the seeds were committed "
+        "above ElasticFlow's; the change was chosen on seeds 1000 to 1005. This is the first run "
+        "on seeds that nobody had seen: both were left alone since, and the seeds were committed "
         "before it.\n",
     ]
     for condition, title in TITLES.items():
