@@ -74,7 +74,8 @@ def run(command: click.Command, prog_name: str) -> NoReturn:
     except NoArgsIsHelpError as error:
         _fail(error.format_message(), 2)
     except click.ClickException as error:
-        _fail(f"error: {error.format_message()}", 2)
+        # click lists choices one a line.
+        _fail(f"error: {' '.join(error.format_message().split())}", 2)
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except BrokenPipeError:

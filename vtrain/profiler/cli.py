@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
+def _above_zero(_context: click.Context, _option: click.Parameter, minutes: float) -> float:
+    # Written so that "nan" is refused too: no time would ever be past it.
+    if not minutes > 0.0:
+        raise click.BadParameter(f"{minutes:g} minutes must be above 0")
+    return minutes
+
+
 @click.group("profile")
 def profile_group() -> None:
     """Measure this machine's operators and links, and check predictions against real steps."""
@@ -21,7 +28,8 @@ def profile_group() -> None:
 @profile_group.command("run")
 @click.option("--device", "kind", type=click.Choice(["cuda", "cpu"]), required=True)
 @click.option("--out", type=_FOLDER, required=True, help="Profile folder to write.")
-@click.option("--minutes", type=float, default=8.0, show_default=True, help="Time limit.")
+@click.option("--minutes", type=float, default=8.0, show_default=True, callback=_above_zero,
+              help="Time limit.")  # fmt: skip
 @click.option(
     "--gemms", type=click.IntRange(30, 150), default=48, show_default=True,
     help="Products to measure, each in three layouts.",
@@ -76,7 +84,7 @@ def fit_command(folder: Path) -> None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--memory/--no-memory", default=True, show_default=True,
               help="Check peak memory as well.")  # fmt: skip
-@click.option("--minutes", type=float, default=30.0, show_default=True,
+@click.option("--minutes", type=float, default=30.0, show_default=True, callback=_above_zero,
               help="No configuration is begun after this.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def verify_command(
