@@ -17,7 +17,7 @@ import numpy as np
 from vtrain.errors import UserInputError
 from vtrain.estimate import step_seconds
 from vtrain.interval import interval_multipliers
-from vtrain.site import SiteFactors
+from vtrain.site import LARGEST_FACTOR, LEAST_FACTOR, SiteFactors
 from vtrain.site_file import load_site as load_site  # part of this module's surface
 
 if TYPE_CHECKING:
@@ -52,6 +52,22 @@ _FRESH_SLOPES = 2
 _DELTA = 1e-3
 # A factor moves by at most this much a step, in logs: far from the optimum the model bends.
 _STRIDE = 0.3
+# No site file can hold more; the priors keep every sensible fit far inside.
+_LOG_ENDS = (np.log(LEAST_FACTOR), np.log(LARGEST_FACTOR))
+
+RANGE_SD = 2.0
+"""A factor beyond this many prior standard deviations is at the end of its range: 95 of 100 sites
+keep within it."""
+
+
+def factor_range(name: str) -> tuple[float, float]:
+    """Return the range of a factor that 95 of 100 sites keep, lowest and highest multiplier.
+
+    Args:
+        name: one of FACTORS.
+    """
+    end = float(np.exp(RANGE_SD * PRIOR_LOG_SD[name]))
+    return 1.0 / end, end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +80,9 @@ class SiteFit:
         residual_log_sd: standard deviation of log(measured / predicted) expected for other plans.
         interval: multipliers (low, high) on a predicted step time that hold 90 % of new runs.
         rows: measured steps used.
+        error_before_pct: error of each row under factors of 1, in % of the measured step;
+            negative where the prediction is too fast.
+        error_after_pct: the same under the fitted factors.
     """
 
     factors: SiteFactors
@@ -71,6 +90,8 @@ class SiteFit:
     residual_log_sd: float
     interval: tuple[float, float]
     rows: int
+    error_before_pct: tuple[float, ...]
+    error_after_pct: tuple[float, ...]
 
 
 def fit_site_factors(
@@ -152,7 +173,7 @@ def fit_factors(
         hessian = jacobian.T @ (weight[:, None] * jacobian) + np.diag(1.0 / prior**2)
         gradient = jacobian.T @ (weight * (target - current)) - x / prior**2
         step = np.clip(np.linalg.solve(hessian, gradient), -_STRIDE, _STRIDE)
-        x = x + step
+        x = np.clip(x + step, *_LOG_ENDS)
         current = log_predicted(x)
         if np.max(np.abs(step), initial=0.0) < 1e-4:
             break
@@ -165,6 +186,8 @@ def fit_factors(
         residual_log_sd=residual_sd,
         interval=(float(low), float(high)),
         rows=int(measured.size),
+        error_before_pct=tuple((100.0 * (first / measured - 1.0)).tolist()),
+        error_after_pct=tuple((100.0 * (np.exp(current) / measured - 1.0)).tolist()),
     )
 
 

@@ -1,28 +1,24 @@
-"""From logs to a site file: steady steps, plausibility, fit, report."""
+"""From logs to a site file: steady steps, plausibility, fit, what is left, the verdict."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.calibrate import SiteFit, fit_factors
-from vtrain.errors import UserInputError
+from vtrain.calibrate import FACTORS, SiteFit, factor_range, fit_factors
+from vtrain.calibration_check import REFUSE_PCT, WARN_PCT, Rates, error_pct
+from vtrain.calibration_suspects import Suspect, suspects
 from vtrain.estimate import step_seconds
-from vtrain.files import write_text
 from vtrain.formats.logs.plausible import Claim, Flag, flags
 from vtrain.formats.logs.steady import Steady, steady_steps
 from vtrain.mfu import Work
 from vtrain.operators.workload import device_precision
 from vtrain.plan import Plan, PlanTable
 from vtrain.presets import device_names, load_device
-from vtrain.site_file import site_table
-from vtrain.units import format_duration
+from vtrain.units import format_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
     from vtrain.cli_options import Setting
     from vtrain.formats.logs.model import Log
     from vtrain.site import SiteFactors
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,35 +43,151 @@ class LogResult:
     Attributes:
         reading: log and plan.
         steady: the steps used.
+        claim: what the user says it is of.
         flags: what is wrong or odd.
-        before_s: predicted step time with the shipped constants.
-        after_s: predicted with the site factors.
+        before_s: predicted step time before the fit: shipped constants, or those of --site.
+        after_s: predicted with the fitted factors.
     """
 
     reading: Reading
     steady: Steady
+    claim: Claim
     flags: tuple[Flag, ...]
     before_s: float
     after_s: float
 
+    @property
+    def name(self) -> str:
+        """File name of the log."""
+        return Path(self.reading.log.source).name
+
+    @property
+    def measured(self) -> Rates:
+        """The median steady step."""
+        return Rates.of(self.steady.median_s, self.claim)
+
+    @property
+    def before(self) -> Rates:
+        """The predicted step before the fit."""
+        return Rates.of(self.before_s, self.claim)
+
+    @property
+    def after(self) -> Rates:
+        """The predicted step with the fitted factors."""
+        return Rates.of(self.after_s, self.claim)
+
+    @property
+    def error_before_pct(self) -> float:
+        """Error before the fit, in % of the measured step; negative: predicted too fast."""
+        return error_pct(self.before_s, self.steady.median_s)
+
+    @property
+    def error_after_pct(self) -> float:
+        """The same with the fitted factors."""
+        return error_pct(self.after_s, self.steady.median_s)
+
+    @property
+    def off(self) -> bool:
+        """Whether the fitted factors leave a large error."""
+        return abs(self.error_after_pct) > WARN_PCT
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """The fit and the logs behind it."""
+    """The fit and the logs behind it.
+
+    Attributes:
+        setting: what was said to be trained, where and with what.
+        fit: the factors.
+        logs: every log, in the order given.
+        suspects: inputs that explain the logs that are off, the likeliest first.
+    """
 
     setting: Setting
     fit: SiteFit
     logs: tuple[LogResult, ...]
+    suspects: tuple[Suspect, ...] = ()
+
+    @property
+    def error_before_pct(self) -> float:
+        """Median absolute error of the logs before the fit, in %."""
+        return float(np.median([abs(log.error_before_pct) for log in self.logs]))
+
+    @property
+    def error_after_pct(self) -> float:
+        """The same with the fitted factors: half of the logs are off by this much or more."""
+        return float(np.median([abs(log.error_after_pct) for log in self.logs]))
+
+    @property
+    def at_range_end(self) -> tuple[str, ...]:
+        """Factors at or beyond the end of the range that sites show."""
+        out = []
+        for name in FACTORS:
+            low, high = factor_range(name)
+            if not low < getattr(self.fit.factors, name) < high:
+                out.append(name)
+        return tuple(out)
 
     @property
     def fatal(self) -> list[str]:
         """Flags that cannot be true of any site."""
         return [
-            f"{Path(result.reading.log.source).name}: {flag.text}"
+            f"{result.name}: {flag.text}"
             for result in self.logs
             for flag in result.flags
             if flag.fatal
         ]
+
+    @property
+    def likely(self) -> str:
+        """Which input is most likely wrong, a clause."""
+        if self.suspects:
+            return "most likely wrong: " + ", or ".join(
+                f"{one.change} (would be {one.error_pct:.1f} % off)" for one in self.suspects
+            )
+        worst = max(self.logs, key=lambda log: abs(log.error_after_pct))
+        parameters = self.setting.architecture.parameters
+        needed = parameters * worst.steady.median_s / worst.before_s
+        return (
+            "no other batch, GPU count, sequence length, recomputation, cluster or stack explains "
+            f"it alone; the time of {worst.name} is that of a model of about "
+            f"{format_count(needed)} parameters, --model has {format_count(parameters)}; else the "
+            "steps hold what vtrain does not count (data loading, evaluation, checkpoints, "
+            "another job)"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What should make the user doubt the factors, one line each."""
+        out = [
+            f"{log.name}: {log.error_after_pct:+.1f} % off even with the fitted factors (warned "
+            f"above {WARN_PCT:.0f} %)"
+            for log in self.logs
+            if log.off
+        ]
+        if out:
+            out.append(self.likely)
+        for name in self.at_range_end:
+            low, high = factor_range(name)
+            out.append(
+                f"factor {name} = {getattr(self.fit.factors, name):.3f} lies at the end of its "
+                f"range ({low:.2f} to {high:.2f}, which 95 of 100 sites keep): an input is more "
+                "likely wrong than the site that unusual"
+            )
+        return out
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no site file should be written; None where nothing speaks against it."""
+        if self.fatal:
+            return self.fatal[0]
+        if self.error_after_pct <= REFUSE_PCT:
+            return None
+        return (
+            f"even the fitted factors leave the steps {self.error_after_pct:.1f} % off (median "
+            f"over {len(self.logs)} log(s); bound {REFUSE_PCT:.0f} %), so they describe no site; "
+            f"{self.likely}"
+        )
 
 
 def calibrate(setting: Setting, readings: list[Reading]) -> Calibration:
@@ -103,15 +213,17 @@ def calibrate(setting: Setting, readings: list[Reading]) -> Calibration:
 
     fit = fit_factors(predict, [steady.median_s for steady in steadies])
     before, after = predict(setting.site), predict(fit.factors)
+    claims = [_claim(setting, reading.plan) for reading in readings]
     results = [
         LogResult(
-            reading=reading, steady=steady,
-            flags=tuple(flags(steady, _claim(setting, reading.plan))),
+            reading=reading, steady=steady, claim=claim, flags=tuple(flags(steady, claim)),
             before_s=float(before[at]), after_s=float(after[at]),
         )
-        for at, (reading, steady) in enumerate(zip(readings, steadies, strict=True))
+        for at, (reading, steady, claim) in enumerate(zip(readings, steadies, claims, strict=True))
     ]  # fmt: skip
-    return Calibration(setting=setting, fit=fit, logs=tuple(results))
+    off = [log for log in results if log.off]
+    found = suspects(setting, [log.reading.plan for log in off], [log.steady for log in off])
+    return Calibration(setting=setting, fit=fit, logs=tuple(results), suspects=tuple(found))
 
 
 def _claim(setting: Setting, plan: Plan) -> Claim:
@@ -130,77 +242,3 @@ def _claim(setting: Setting, plan: Plan) -> Claim:
         gpus=plan.gpus, global_batch_size=plan.global_batch_size, peak_flops=float(peak),
         peaks=peaks,
     )  # fmt: skip
-
-
-def write_site(result: Calibration, out: str | Path, *, force: bool) -> None:
-    """Write the site file.
-
-    Raises:
-        UserInputError: a log cannot be true, or the file is there, and not `force`.
-    """
-    import tomli_w
-
-    if result.fatal and not force:
-        raise UserInputError(result.fatal[0], hint="--force fits it all the same")
-    if Path(out).exists() and not force:
-        raise UserInputError(f"{out} exists", hint="--force writes over it")
-    write_text(out, tomli_w.dumps(_site_table(result)))
-
-
-def _site_table(result: Calibration) -> dict[str, Any]:
-    fit, setting = result.fit, result.setting
-    return site_table(
-        fit.factors,
-        cluster=setting.cluster.name, stack=setting.stack.name,
-        model=setting.architecture.name or "(file)",
-        date=datetime.now(UTC).date().isoformat(),
-        command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        rows=fit.rows, residual_log_sd=fit.residual_log_sd, interval=list(fit.interval),
-        log_sd=dict(fit.log_sd),
-        logs=[
-            {
-                "file": Path(log.reading.log.source).name, "format": log.reading.log.format,
-                "steps": int(log.steady.step_times_s.size), "warm_up": log.steady.warm_up,
-                "outliers": log.steady.outliers, "median_s": log.steady.median_s,
-                "flags": [flag.text for flag in log.flags],
-            }
-            for log in result.logs
-        ],
-    )  # fmt: skip
-
-
-def text_lines(result: Calibration, out: str | Path) -> Iterator[str]:
-    """Yield the report for people."""
-    for log in result.logs:
-        steady, source = log.steady, log.reading.log
-        left = [
-            f"{count} {what}"
-            for count, what in (
-                (steady.warm_up, "warm-up"), (steady.outliers, "outliers"),
-                (steady.other_batch, "of another batch"), (steady.skipped, "skipped steps"),
-                (source.damaged, "cut-off lines"), (source.duplicates, "of other ranks"),
-            )
-            if count
-        ]  # fmt: skip
-        yield (
-            f"{source.source} ({source.format}, {source.runs} start(s)): "
-            f"{steady.step_times_s.size} steps, median {format_duration(steady.median_s)}; left "
-            f"out: {', '.join(left) or 'nothing'}"
-        )
-        yield (
-            f"  predicted {format_duration(log.before_s)} before, "
-            f"{format_duration(log.after_s)} with the factors "
-            f"({100 * (log.after_s / steady.median_s - 1):+.1f} %)"
-        )
-        for flag in log.flags:
-            yield f"  {'error' if flag.fatal else 'warning'}: {flag.text}"
-    for name, sd in result.fit.log_sd.items():
-        yield f"{name:14} x {getattr(result.fit.factors, name):.3f}  +- {100 * sd:.0f} %"
-    low, high = result.fit.interval
-    yield f"90 % of new runs within x {low:.2f} to {high:.2f} of the prediction"
-    yield f"{out}: use it with --site {out}"
-
-
-def document(result: Calibration, out: str | Path) -> dict[str, Any]:
-    """Return the report as plain values."""
-    return {**_site_table(result), "schema_version": SCHEMA_VERSION, "site": str(out)}

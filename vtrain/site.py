@@ -6,6 +6,10 @@ from dataclasses import dataclass, fields
 
 from vtrain.errors import UserInputError
 
+LEAST_FACTOR = 0.05
+LARGEST_FACTOR = 20.0
+"""Beyond these a factor describes no site but a mistake."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteFactors:
@@ -31,9 +35,10 @@ class SiteFactors:
         """
         for item in fields(self):
             value = getattr(self, item.name)
-            if not 0.05 <= value <= 20.0:
+            if not LEAST_FACTOR <= value <= LARGEST_FACTOR:
                 raise UserInputError(
-                    f"site factor {item.name}={value!r} must lie between 0.05 and 20",
+                    f"site factor {item.name}={value!r} must lie between {LEAST_FACTOR:g} and "
+                    f"{LARGEST_FACTOR:g}",
                     hint="1 leaves the shipped constants as they are",
                 )
 

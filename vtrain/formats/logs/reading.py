@@ -54,6 +54,8 @@ def read_log(path: str | Path, format: str | None = None) -> Log:
 def read_log_text(text: str, label: str, format: str | None = None) -> Log:
     """Read the text of a log; arguments and errors as `read_log`."""
     name = format or detect(text)
+    if name is None and (label.lower().endswith(".csv") or table.has_columns(text)):
+        name = "csv"
     if name is None or name not in READERS:
         raise UserInputError(
             f"{label} is no log of a known trainer"
@@ -61,7 +63,10 @@ def read_log_text(text: str, label: str, format: str | None = None) -> Log:
             else f"unknown log format {name!r}",
             hint=f"known: {', '.join(READERS)}",
         )
-    found, damaged = READERS[name](text if name == "csv" else _marked(text))
+    if name == "csv":
+        found, damaged = table.read_table(text, label)
+    else:
+        found, damaged = READERS[name](_marked(text))
     iterations, duplicates = count_runs(found)
     if not iterations:
         raise UserInputError(

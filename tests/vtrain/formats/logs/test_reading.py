@@ -164,7 +164,7 @@ def test_skipped_steps_are_marked() -> None:
         ("", "no log of a known trainer"),
         ("hello\nworld\n", "no log of a known trainer"),
         (" iteration 1/ 10 | consumed samples: 5 | elapsed time per it", "1 are cut off"),
-        ("iteration,loss\n1,2\n", "no log of a known trainer"),
+        ("iteration,loss\n1,2\n", r"how fast a step was \(its columns: iteration, loss\)"),
         ("\x00\x01\x02" * 50, "no log of a known trainer"),
     ],
 )
