@@ -74,6 +74,14 @@ class Rates:
             f"{self.peak_flops / 1e12:.0f} TFLOP/s dense peak = {self.mfu:.1%} MFU"
         )
 
+    @property
+    def brief(self) -> str:
+        """Its three rates, a clause."""
+        return (
+            f"{format_count(self.tokens_per_s)} tokens/s, {self.tflops_per_gpu:.0f} TFLOP/s per "
+            f"GPU, {self.mfu:.1%} MFU"
+        )
+
     def document(self) -> dict[str, float]:
         """Return the figures as plain values."""
         return {

@@ -161,7 +161,7 @@ class Calibration:
         """What should make the user doubt the factors, one line each."""
         out = [
             f"{log.name}: {log.error_after_pct:+.1f} % off even with the fitted factors (warned "
-            f"above {WARN_PCT:.0f} %)"
+            f"above {WARN_PCT:.0f} %): measured {log.measured.brief}; predicted {log.before.brief}"
             for log in self.logs
             if log.off
         ]
