@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GRID_SHARE = 0.25
 """Shapes that cost up to this share of the budget by the coarse scan are in the grid."""
-WIDE_SHARE = 0.05
+WIDE_SHARE = 0.02
 """Architectures within this share of the best have their whole range of GPU counts and batches
 enumerated as well, and others after them, the better first, until the grid is large enough."""
 LEAST_POINTS = 1e8
