@@ -14,9 +14,25 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _COLUMNS = (
-    "source", "GPU", "framework", "judged", "MAPE", "median", "p90", "bias", "in 90 %",
-    "half-width", "memory", "regret", "p90", "random",
+    "source", "GPU", "framework", "rows", "MAPE", "median", "p90", "bias", "in 90 %", "+/-",
+    "memory", "plan lost", "plan p90", "random",
 )  # fmt: skip
+_LEGEND = """\
+Columns, in % but for the rows
+  rows         measured runs judged; a source is a prefix of run_id, on one GPU and framework
+  MAPE         mean of |predicted / measured - 1| of the step time; then its median and 90th
+               percentile; bias: the mean with its sign, + is predicted too slow
+  in 90 %      runs whose measured time lies in the printed 90 % interval; +/-: half its width
+  memory       MAPE of the published peak memory, where there is one
+  plan lost    how much slower the plan ranked first is than the fastest measured one: median over
+               problems (their number) of three plans and more; plan p90: its 90th percentile;
+               random: the median for a plan picked at random"""
+_ZERO_SHOT = """\
+Zero-shot: no site factors. The few constants that only runs can tell were fitted without the
+source that is judged, but for those that the list of fitted constants below calls read off it"""
+_CONSTANTS = """\
+Fitted constants that touch these sources: "fitted on" names the other sources used for the source
+judged; "read off" admits that the rows judged were used"""
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -46,16 +62,18 @@ def _rounded(value: object) -> object:
 
 def report_text(report: Report) -> str:
     """Return the report as plain text tables, percentages."""
-    blocks = [_table("Zero-shot: nothing fitted on the source that is judged", report.zero_shot)]
+    blocks = [_table(_ZERO_SHOT, report.zero_shot)]
     if report.few_shot:
         blocks.append(
             _table(
-                "Few-shot: site factors fitted to a few rows, the others judged (mean over seeds)",
+                "Few-shot: site factors fitted to a few rows of the source, the others judged "
+                "(mean over seeds)",
                 report.few_shot,
             )
         )
     if report.constants:
-        blocks.append("\n".join(["Constants fitted on runs, as used here", *report.constants]))
+        blocks.append("\n".join([_CONSTANTS, *(f"  {line}" for line in report.constants)]))
+    blocks.append(_LEGEND)
     blocks.append(_skips(report.zero_shot))
     return "\n\n".join(block for block in blocks if block)
 

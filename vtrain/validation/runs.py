@@ -105,8 +105,10 @@ def read_runs(path: Path) -> list[MeasuredRun]:
                     hint="expected the columns of published_runs.csv or vtrain_multi.csv",
                 )
             return [_row(path, number, row) for number, row in enumerate(reader, start=2)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserInputError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise UserInputError(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserInputError(f"cannot read {path}: {error}") from None
 
 
 def _row(path: Path, line: int, row: dict[str, str]) -> MeasuredRun:

@@ -48,6 +48,19 @@ def test_the_document_has_the_documented_fields(write_runs):
     assert low <= few["time_mape_pct"] <= high
 
 
+def test_the_text_explains_itself(write_runs, tmp_path):
+    """Every column of the table is in the legend, and a missing file costs no errno."""
+    result = CliRunner().invoke(validate, [str(many(write_runs))])
+    assert result.exit_code == 0, result.output
+    table, legend = result.output.split("Columns, in %")
+    assert "nothing fitted" not in table
+    for column in ("rows", "MAPE", "median", "bias", "in 90 %", "memory", "plan lost", "random"):
+        assert column in table
+        assert column in legend
+    missing = CliRunner().invoke(validate, [str(tmp_path / "none.csv")])
+    assert str(missing.exception).endswith("none.csv: No such file or directory")
+
+
 def test_a_site_twice_as_slow_is_learned_from_eight_rows(write_runs):
     """Few-shot corrects a level that zero-shot cannot know."""
     runs = read_runs(many(write_runs))
