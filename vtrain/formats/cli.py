@@ -88,22 +88,46 @@ def export_command(
     """Write a design as a launch script or config.
 
     DESIGN is a best.toml, a row of `vtrain-search --json`, or any file that `vtrain import` reads
-    a whole design from.
+    a whole design from. For --format hf, which carries no plan, a model by name or file will do.
     """
     from vtrain.files import write_text
     from vtrain.formats.reading import read_any
     from vtrain.formats.writing import export
 
-    found = read_any(design, gpus=gpus, vocab_size=vocab_size, row=row)
-    whole = found.design(cluster=cluster, stack=stack)
-    text = export(whole, format_)
-    for line in _losses(found, whole.stack):
+    if format_ == "hf":
+        text, losses = _model_text(design, stack, gpus=gpus, vocab_size=vocab_size, row=row)
+    else:
+        found = read_any(design, gpus=gpus, vocab_size=vocab_size, row=row)
+        whole = found.design(cluster=cluster, stack=stack)
+        text, losses = export(whole, format_), _losses(found, whole.stack)
+    for line in losses:
         click.echo(f"note: {line}", err=True)
     if out is None:
         click.echo(text, nl=False)
         return
     write_text(out, text)
     click.echo(f"wrote {out}", err=True)
+
+
+def _model_text(
+    name: str, stack: str | None, *, gpus: int | None, vocab_size: int | None, row: int
+) -> tuple[str, list[str]]:
+    """Return the config.json of a model and what it does not take over."""
+    from vtrain.cli_options import DEFAULT_SEQ_LENGTH, DEFAULT_STACK
+    from vtrain.formats.reading import load_model_file
+    from vtrain.formats.writing import export_model
+    from vtrain.presets import load_stack
+
+    found = load_model_file(name, gpus=gpus, vocab_size=vocab_size, row=row)
+    assert found.architecture is not None
+    written = stack or found.stack.name or DEFAULT_STACK
+    length = found.longest_sequence or found.seq_length
+    losses = _losses(found, written)
+    if length is None:
+        length = DEFAULT_SEQ_LENGTH
+        losses.append(f"the file names no sequence length: {length} is written")
+    precision = load_stack(written).precision
+    return export_model(found.architecture, seq_length=length, precision=precision), losses
 
 
 def _losses(found: Imported, stack: str) -> list[str]:

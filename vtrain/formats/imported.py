@@ -11,6 +11,8 @@ from vtrain.errors import UserInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pandas import DataFrame
+
     from vtrain.architecture import Architecture
     from vtrain.design import Design
     from vtrain.plan import Plan
@@ -43,6 +45,8 @@ class Imported:
         architecture: the model; None where the format does not carry one.
         plan: the plan; None where the file lacks part of one (a note says which).
         seq_length: tokens of one training sequence; None where the file does not say.
+        longest_sequence: tokens of the longest sequence the model is made for; None where the
+            file does not say.
         tokens: training tokens; None where the file does not say.
         gpus: GPUs the file says it runs on; None where it does not say.
         cluster: name of the cluster; None where the file does not say.
@@ -57,6 +61,7 @@ class Imported:
     architecture: Architecture | None = None
     plan: Plan | None = None
     seq_length: int | None = None
+    longest_sequence: int | None = None
     tokens: int | None = None
     gpus: int | None = None
     cluster: str | None = None
@@ -90,6 +95,29 @@ class Imported:
             "ignored_fields": list(self.ignored_fields),
             "notes": list(self.notes),
         }
+
+    @property
+    def table(self) -> DataFrame:
+        """Every size and setting that the file holds, one row each, under its part."""
+        import pandas as pd
+
+        document = self.document()
+        parts = {
+            "architecture": document["architecture"],
+            "plan": document["plan"],
+            "file": {k: document[k] for k in ("source", "seq_length", "tokens", "gpus", "cluster")},
+            "stack": document["stack"],
+            "left": {k: ", ".join(document[k]) or "nothing"
+                     for k in ("unknown_fields", "ignored_fields", "notes")},
+        }  # fmt: skip
+        rows = [
+            (part, field, value)
+            for part, values in parts.items() for field, value in (values or {}).items()
+        ]  # fmt: skip
+        return pd.DataFrame(rows, columns=["part", "field", "value"]).set_index(["part", "field"])
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html())
 
     def design(self, *, cluster: str | None = None, stack: str | None = None) -> Design:
         """Return the design of a file that holds a whole one.

@@ -76,4 +76,5 @@ def read_model_file(path: str) -> Imported:
         path=path,
         architecture=model.architecture,
         seq_length=model.seq_length,
+        longest_sequence=model.seq_length,
     )

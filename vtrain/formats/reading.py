@@ -76,6 +76,29 @@ def load_architecture(name_or_path: str) -> tuple[Architecture, int | None]:
     Raises:
         UserInputError: unknown name, or a file that holds no model.
     """
+    found = load_model_file(name_or_path)
+    assert found.architecture is not None
+    return found.architecture, found.seq_length
+
+
+def load_model_file(
+    name_or_path: str, *, gpus: int | None = None, vocab_size: int | None = None, row: int = 1
+) -> Imported:
+    """Return everything that is known of a model by name or from a file of any known format.
+
+    Args:
+        name_or_path: as in `load_architecture`.
+        gpus: as in `read_any`.
+        vocab_size: likewise.
+        row: likewise.
+
+    Returns:
+        A find that holds an architecture.
+
+    Raises:
+        UserInputError: unknown name, or a file that holds no model.
+    """
+    from vtrain.formats.imported import Imported
     from vtrain.models import load_model
 
     file = Path(name_or_path)
@@ -87,14 +110,17 @@ def load_architecture(name_or_path: str) -> tuple[Architecture, int | None]:
             if not file.exists():
                 raise
         else:
-            return model.architecture, model.seq_length
-    found = read_any(file, model_only=True)
+            return Imported(
+                source="vtrain model", path=model.name, architecture=model.architecture,
+                seq_length=model.seq_length, longest_sequence=model.seq_length,
+            )  # fmt: skip
+    found = read_any(file, gpus=gpus, vocab_size=vocab_size, model_only=True, row=row)
     if found.architecture is None:
         raise UserInputError(
             f"{name_or_path} ({found.source}) holds no model",
             hint="give a shipped model's name or a config.json",
         )
-    return found.architecture, found.seq_length
+    return found
 
 
 _SUFFIXES = (".json", ".toml", ".yaml", ".yml", ".sh", ".txt", ".args")

@@ -11,6 +11,7 @@ from vtrain.files import write_text
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vtrain.architecture import Architecture
     from vtrain.design import Design
 
 FORMATS = ("megatron", "torchtitan", "deepspeed", "hf", "slurm")
@@ -43,12 +44,9 @@ def export(design: Design, format: str, cluster: str | None = None) -> str:
         raise unknown_name("format", format, FORMATS)
     job = prepare(design, cluster)
     if format == "hf":
-        from vtrain.formats.huggingface import write_config
-
-        config = write_config(
+        return export_model(
             design.architecture, seq_length=design.seq_length, precision=job.stack.precision
         )
-        return json.dumps(config, indent=2) + "\n"
     if format == "megatron":
         from vtrain.formats.megatron import megatron_script
 
@@ -64,6 +62,23 @@ def export(design: Design, format: str, cluster: str | None = None) -> str:
     from vtrain.formats.deepspeed import deepspeed_json
 
     return deepspeed_json(job)
+
+
+def export_model(architecture: Architecture, *, seq_length: int, precision: str) -> str:
+    """Return a model as the text of a Hugging Face config.json, which carries no plan.
+
+    Args:
+        architecture: the model.
+        seq_length: tokens of the longest sequence it may see.
+        precision: of its training.
+
+    Raises:
+        UserInputError: when no Hugging Face family carries the model.
+    """
+    from vtrain.formats.huggingface import write_config
+
+    config = write_config(architecture, seq_length=seq_length, precision=precision)
+    return json.dumps(config, indent=2) + "\n"
 
 
 def export_all(design: Design, folder: Path, cluster: str | None = None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from vtrain.architecture import default_architecture
 from vtrain.design import Design
+from vtrain.errors import UserInputError
 from vtrain.formats.cli import export_command, import_command
 from vtrain.formats.suggestion import suggest
 from vtrain.plan import Plan
@@ -67,6 +68,22 @@ def test_export_to_a_file_or_stdout(
     CliRunner().invoke(export_command, [*arguments, "--out", str(out)], catch_exceptions=False)
     assert shown.stdout == out.read_text()
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_model_alone_is_enough_for_hugging_face(tmp_path: Path) -> None:
+    """The format carries no plan: a shipped name or another config.json will do, nothing else."""
+    run = CliRunner().invoke
+    named = run(export_command, ["llama3-8b", "--format", "hf"], catch_exceptions=False)
+    config = json.loads(named.stdout)
+    assert config["model_type"] == "llama"
+    assert config["max_position_embeddings"] == 8192
+    file = tmp_path / "config.json"
+    file.write_text(named.stdout)
+    again = run(export_command, [str(file), "--format", "hf"], catch_exceptions=False)
+    assert json.loads(again.stdout) | {"_name_or_path": ""} == config | {"_name_or_path": ""}
+    refused = run(export_command, [str(file), "--format", "slurm"])
+    assert isinstance(refused.exception, UserInputError)
+    assert "lacks a whole plan" in str(refused.exception)
 
 
 def test_export_from_a_launch_script(best: tuple[Design, Path], tmp_path: Path) -> None:

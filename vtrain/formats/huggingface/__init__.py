@@ -73,6 +73,7 @@ def read_config(config: Mapping[str, Any], path: str) -> Imported:
         path=path,
         architecture=architecture,
         seq_length=seq_length,
+        longest_sequence=longest if seq_length is None and isinstance(longest, int) else seq_length,
         unknown_fields=fields.unknown,
         ignored_fields=fields.ignored,
         notes=tuple(notes),
