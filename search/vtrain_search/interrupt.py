@@ -8,8 +8,10 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
@@ -19,18 +21,46 @@ def interruptible() -> Iterator[None]:
     A shell starts background commands with SIGINT ignored, and a job scheduler ends jobs with
     SIGTERM; both should leave a partial result instead of none.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, interrupt)
+    with _handled_by(interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold SIGINT and SIGTERM back inside the block; deliver after it the first that came.
+
+    For calls into libraries with threads of their own: an exception raised in the middle of
+    starting or stopping Ray leaves its native worker half made, and the process dies of a
+    segmentation fault at exit. A signal is dropped where the block itself fails: what it raised
+    ends the program as well.
+    """
+    came: list[int] = []
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    with _handled_by(keep):
+        yield
+    if came:
+        # Whoever handles signals outside decides what it means: an interrupt, death, nothing.
+        signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Install one handler for both signals; only the main thread can, elsewhere do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _STOPS}
+    for number in _STOPS:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
+        for number, old in before.items():
+            signal.signal(number, old or signal.SIG_DFL)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import UserInputError, VtrainError
 from vtrain_search.evaluator import Evaluator, Outcome, Task
+from vtrain_search.interrupt import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,15 +82,32 @@ class RayExecutor:
         if address is None and not attached:
             for name, value in LOCAL_ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
-        import ray
+        with uninterrupted():
+            import ray
 
         self._ray: Any = ray
         self._limit = workers
+        self._starting: dict[Any, Any] = {}
+        self._idle: list[Any] = []
+        self._pids: list[int] = []
+        try:
+            with uninterrupted():
+                if not attached:
+                    self._connect(workers, address)
+                self._problem_ref = ray.put(problem)
+                self._worker_class = ray.remote(
+                    num_cpus=1, max_restarts=0, max_task_retries=0
+                )(_Worker)  # fmt: skip
+                self._adjust()
+        except BaseException:
+            # Nobody else knows yet that Ray runs.
+            self.close()
+            raise
+
+    def _connect(self, workers: int | None, address: str | None) -> None:
         quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-        if attached:
-            pass
-        elif address is None:
-            ray.init(
+        if address is None:
+            self._ray.init(
                 address="local",
                 num_cpus=workers or os.cpu_count() or 1,
                 num_gpus=0,
@@ -97,21 +115,15 @@ class RayExecutor:
                 object_store_memory=_OBJECT_STORE_BYTES,
                 **quiet,
             )
-        else:
-            try:
-                ray.init(address=address, **quiet)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                reason = str(error).strip().splitlines()[0] if str(error).strip() else "no answer"
-                raise UserInputError(
-                    f"cannot join the Ray cluster at {address!r}: {reason}",
-                    hint="start one with `ray start --head`, or leave --ray-address away",
-                ) from None
-        self._problem_ref = ray.put(problem)
-        self._worker_class = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
-        self._starting: dict[Any, Any] = {}
-        self._idle: list[Any] = []
-        self._pids: list[int] = []
-        self._adjust()
+            return
+        try:
+            self._ray.init(address=address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else "no answer"
+            raise UserInputError(
+                f"cannot join the Ray cluster at {address!r}: {reason}",
+                hint="start one with `ray start --head`, or leave --ray-address away",
+            ) from None
 
     @property
     def workers(self) -> int:
@@ -176,20 +188,22 @@ class RayExecutor:
                         self._pids.append(value)
         finally:
             # A round given up (timeout, Ctrl-C) leaves actors busy: drop them, not their answers.
-            for actor, _ in running.values():
-                self._ray.kill(actor)
+            with uninterrupted():
+                for actor, _ in running.values():
+                    self._ray.kill(actor)
 
     def close(self) -> None:
         """End the actors; leave Ray, or end it if this executor started it."""
         ray = self._ray
         if not ray.is_initialized():
             return
-        with contextlib.suppress(Exception):
-            for actor in [*self._idle, *self._starting.values()]:
-                ray.kill(actor)
-        self._idle, self._starting = [], {}
-        if self._owns_connection:
-            ray.shutdown()
+        with uninterrupted():
+            with contextlib.suppress(Exception):
+                for actor in [*self._idle, *self._starting.values()]:
+                    ray.kill(actor)
+            self._idle, self._starting = [], {}
+            if self._owns_connection:
+                ray.shutdown()
 
     def _adjust(self, busy: int = 0) -> None:
         """Start actors until there is one a CPU, counting those that run or start."""
