@@ -9,17 +9,17 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
+import rich_click as click
 
-from vtrain.errors import UserInputError, VtrainError
+from vtrain.errors import UserInputError
 
 from .pilot_fit import PilotFit
 
 LN2 = float(np.log(2.0))
 
 
-@click.command("fit-law")
+@click.command("fit-law", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("pilots", type=click.Path(path_type=Path))
 @click.option(
     "-o",
@@ -59,6 +59,7 @@ LN2 = float(np.log(2.0))
     help="Log residual at which the loss turns linear.  [default: 1e-3; 5e-3 below 100 runs]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("-q", "--quiet", is_flag=True, help="Write the files, print nothing but errors.")
 def fit_law_command(
     pilots: Path,
     output: Path | None,
@@ -72,29 +73,24 @@ def fit_law_command(
     seed: int,
     huber_delta: float | None,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     """Fit L = E + A/N^alpha + B/D^beta to PILOTS, a CSV file of your own runs.
 
     Columns: params,tokens,loss[,width,depth,batch_tokens]. Where width and depth, or the batch,
     are given, their effect is taken out with the shipped terms first.
     """
-    try:
-        fit = _run(
-            pilots, unit, vocab_size, exclude, drop_lowest_ratio, replicates, seed, huber_delta
-        )
-        target = output or Path(f"{pilots.stem}.law.toml")
-        rebuilt = output is None and _made_from(target, pilots)
-        _write(target, _law_text(fit, pilots, target), force=force or rebuilt)
-        if plot is not None:
-            from .plot import svg
+    fit = _run(pilots, unit, vocab_size, exclude, drop_lowest_ratio, replicates, seed, huber_delta)
+    target = output or Path(f"{pilots.stem}.law.toml")
+    rebuilt = output is None and _made_from(target, pilots)
+    _write(target, _law_text(fit, pilots, target), force=force or rebuilt)
+    if plot is not None:
+        from .plot import svg
 
-            _write(plot, svg(fit, f"{pilots.name}: {_formula(fit)}"), force=True)
-    except VtrainError as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(error.exit_code) from None
+        _write(plot, svg(fit, f"{pilots.name}: {_formula(fit)}"), force=True)
     if as_json:
         click.echo(json.dumps(report(fit), indent=2))
-    else:
+    elif not quiet:
         click.echo(table(fit, target))
 
 

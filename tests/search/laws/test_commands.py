@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,8 @@ from click.testing import CliRunner, Result
 from vtrain_search.fit_law.cli import fit_law_command
 from vtrain_search.laws import LossModel, law_names, load_law, rule_names
 from vtrain_search.laws.cli import laws_command
+
+from vtrain.errors import UserInputError
 
 
 @pytest.fixture
@@ -33,6 +37,12 @@ def run(pilots: Path, *words: str) -> Result:
     return CliRunner().invoke(
         fit_law_command, [str(pilots), "--replicates", "100", *output, *words]
     )
+
+
+def refusal(result: Result) -> str:
+    """Return the line that a command which refuses its input ends with."""
+    assert isinstance(result.exception, UserInputError), result.output
+    return str(result.exception)
 
 
 def test_json(pilots: Path) -> None:
@@ -79,9 +89,7 @@ def test_law_file_is_not_replaced_silently(pilots: Path) -> None:
     """The same fit again is fine, another one needs --force."""
     assert run(pilots).exit_code == 0
     assert run(pilots).exit_code == 0
-    other = run(pilots, "--seed", "1")
-    assert other.exit_code == 2
-    assert "exists with other contents" in other.stderr
+    assert "exists with other contents" in refusal(run(pilots, "--seed", "1"))
     assert run(pilots, "--seed", "1", "--force").exit_code == 0
 
 
@@ -95,8 +103,7 @@ def test_default_file_is_rebuilt_from_the_same_pilots(
     assert CliRunner().invoke(fit_law_command, [*words, "--seed", "1"]).exit_code == 0
     target = pilots.parent / "pilots.law.toml"
     target.write_text("mine = true\n")
-    refused = CliRunner().invoke(fit_law_command, words)
-    assert refused.exit_code == 2
+    assert refusal(CliRunner().invoke(fit_law_command, words))
     assert target.read_text() == "mine = true\n"
 
 
@@ -109,8 +116,7 @@ def test_bits(pilots: Path) -> None:
         in_bits.append(f"{n},{d},{float(loss) / np.log(2):.6f}")
     pilots.write_text("\n".join(in_bits))
     refused = run(pilots, "--json")
-    assert refused.exit_code == 2
-    assert "--unit bits" in refused.stderr
+    assert "--unit bits" in refusal(refused)
     assert not refused.stdout
     told = run(pilots, "--json", "--unit", "bits")
     assert told.exit_code == 0
@@ -127,18 +133,36 @@ def test_bits(pilots: Path) -> None:
     ],
 )
 def test_refusals(pilots: Path, words: list[str], message: str) -> None:
-    """Wrong options get exit code 2 and one line on stderr."""
-    result = run(pilots, *words)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
+    """Wrong options get exit code 2 and one line."""
+    text = refusal(run(pilots, *words))
+    assert message in text
+    assert "\n" not in text
 
 
 def test_missing_file() -> None:
     """A file that is not there gets one line and exit code 2."""
-    result = CliRunner().invoke(fit_law_command, ["nowhere.csv"])
-    assert result.exit_code == 2
-    assert "cannot read nowhere.csv" in result.stderr
+    assert "cannot read nowhere.csv" in refusal(
+        CliRunner().invoke(fit_law_command, ["nowhere.csv"])
+    )
+
+
+def test_errors_read_as_those_of_every_command(tmp_path: Path) -> None:
+    """From a shell: `error: ...` on one line, exit code 2."""
+    code = "from vtrain_search.cli import main; main()"
+    words = [sys.executable, "-c", code, "fit-law", "nowhere.csv"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cannot read nowhere.csv: No such file or directory;")
+    assert done.stderr.count("\n") == 1
+
+
+def test_quiet_writes_and_says_nothing(pilots: Path) -> None:
+    """-q leaves the law file and an empty stdout; with --json the document is still printed."""
+    result = run(pilots, "-q")
+    assert result.exit_code == 0
+    assert result.output == ""
+    assert (pilots.parent / "mine.law.toml").exists()
+    assert json.loads(run(pilots, "-q", "--json").stdout)["runs"] == 24
 
 
 def test_laws_lists_everything() -> None:
