@@ -34,6 +34,7 @@ _ALIASES = {
     "kv_heads": "num_key_value_heads", "batch": "global_batch_size", "gbs": "global_batch_size",
     "mbs": "micro_batch_size", "micro_batch": "micro_batch_size", "vpp": "virtual_stages",
 }  # fmt: skip
+_USUAL = ("tp", "pp", "gpus", "global_batch_size", "layers", "hidden_size")
 _RANGE = re.compile(r"(?P<low>[^.]+(?:\.\d+)?)\.\.(?P<high>.+)")
 
 
@@ -132,8 +133,9 @@ def _split(option: str, word: str, example: str) -> tuple[str, str]:
     if not sign or not text.strip():
         raise UserInputError(f"{option} {word!r} must be key=value", hint=f"for example {example}")
     if key not in KEYS:
-        near = get_close_matches(key, KEYS, n=3, cutoff=0.4) or KEYS
-        raise UserInputError(f"{option}: unknown key {key!r}", hint=f"nearest: {', '.join(near)}")
+        near = get_close_matches(key, [*KEYS, *_ALIASES], n=3, cutoff=0.5)
+        hint = f"nearest: {', '.join(near)}" if near else f"for example {', '.join(_USUAL)}"
+        raise UserInputError(f"{option}: unknown key {key!r}", hint=hint)
     return key, text.strip()
 
 

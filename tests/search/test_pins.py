@@ -48,6 +48,20 @@ def test_bad_pins_are_refused(fixed: list[str], ranged: list[str], rule: str) ->
         parse_pins(fixed, ranged)
 
 
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [("micro_bach", "micro_batch"), ("gpu", "gpus"), ("kv_head", "kv_heads"), ("layer", "layers")],
+)
+def test_an_unknown_key_names_the_nearest_first(word: str, first: str) -> None:
+    """One to three near keys, the nearest first; without any, a few examples and not the list."""
+    with pytest.raises(UserInputError, match=f"unknown key '{word}'; nearest: {first}") as caught:
+        parse_pins([f"{word}=2"], [])
+    assert str(caught.value).count(",") <= 2
+    with pytest.raises(UserInputError, match="for example tp, pp, gpus") as caught:
+        parse_pins(["foo=2"], [])
+    assert str(caught.value).count(",") <= 5
+
+
 def test_no_pins_allow_everything() -> None:
     """An empty set of pins limits nothing."""
     assert Pins().allows("tp", 8)
