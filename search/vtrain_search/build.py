@@ -106,12 +106,15 @@ def build_problem(request: Request) -> Problem:
         )
         for b in budgets for loss in request.target_losses or (None,)
     )  # fmt: skip
-    fixed, own_length = None, None
+    fixed, own_length, longest = None, None, None
     if request.arch:
-        from vtrain.formats import load_architecture
+        from vtrain.formats.reading import load_model_file
 
-        fixed, own_length = load_architecture(request.arch)
+        model = load_model_file(request.arch)
+        fixed, own_length, longest = model.architecture, model.seq_length, model.longest_sequence
+        assert fixed is not None
         _check_heads(fixed, pins)
+        _check_positions(fixed, request.seq_length)
     stack = load_stack(request.stack)
     for case in cases:
         for offer in case.offers:
@@ -132,6 +135,7 @@ def build_problem(request: Request) -> Problem:
         loss=LossModel(law=law, unique_tokens=unique),
         min_tokens_per_parameter=_least_ratio(request.tokens_per_parameter_min),
         site=read_site(request.site or None),
+        longest_sequence=longest,
     )
 
 
@@ -177,6 +181,16 @@ def _check_target(law: LossLaw, loss: float) -> None:
         raise InfeasibleError(
             f"no model reaches loss {loss:g}: under law {law.name} {lowest:.3f} is irreducible",
             hint=f"nearest valid: --target-loss {lowest + 0.05:.2f}",
+        )
+
+
+def _check_positions(architecture: Architecture, seq_length: int | None) -> None:
+    """Refuse sequences that a learned position table has no rows for."""
+    if architecture.position == "learned" and (seq_length or 0) > architecture.max_positions:
+        raise UserInputError(
+            f"--seq-length {seq_length} exceeds the {architecture.max_positions} learned "
+            "positions of the model",
+            hint=f"nearest valid: {architecture.max_positions}",
         )
 
 

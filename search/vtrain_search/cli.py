@@ -136,6 +136,9 @@ class SearchGroup(click.RichGroup):
 @click.option("--force", is_flag=True, help="Replace the run in --save-dir.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="FILE",
               help="Write a report: .html or .md.")  # fmt: skip
+@click.option("--focus", metavar="BUDGET",
+              help="Of several budgets the one that the report and the what-if table are about. "
+              "[default: the last]")  # fmt: skip
 @click.option("--explain", is_flag=True, help="Say why the usual alternatives lost, and to what.")
 @click.option(
     "--why-not",

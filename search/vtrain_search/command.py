@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import InfeasibleError
 from vtrain_search.build import Request, build_problem
+from vtrain_search.executors import LateExecutor
+from vtrain_search.focus import focus_label, focused
 from vtrain_search.run_record import open_folder
 from vtrain_search.workers import make_executor, worker_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from vtrain_search.alternatives import Comparison
     from vtrain_search.driver import Found
-    from vtrain_search.laws.compare import Comparison
+    from vtrain_search.executors import Executor
+    from vtrain_search.laws.compare import Comparison as LawComparison
     from vtrain_search.problem import Problem
     from vtrain_search.report import Answer
     from vtrain_search.run_options import RunOptions
     from vtrain_search.search_state import Settings
+    from vtrain_search.sensitivity import Change
     from vtrain_search.storage import RunFolder
 
 EXIT_FOUND, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 4, 130
@@ -41,6 +46,7 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
 
     quiet_optuna()
     problem = build_problem(request)
+    focus = focus_label(problem, options.focus)
     _check_extras(options)
     if options.dry_run:
         for line in dry_run(problem, workers=worker_count(problem, options)):
@@ -51,16 +57,20 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
         folder = open_folder(request, settings, options, problem)
         if folder is not None:
             stack.callback(folder.close)
-        executor = make_executor(problem, options)
-        with contextlib.closing(executor), interruptible():
-            # Twice: starting Ray installs a SIGTERM handler of its own.
+        executor: Executor
+        if options.resume is None:
+            executor = make_executor(problem, options)
+        else:
+            # Nothing may be left to evaluate: starting Ray would cost more than the rest.
+            executor = LateExecutor(lambda: make_executor(problem, options))
+        with contextlib.closing(executor):
             progress = stack.enter_context(ProgressLine(len(problem.cases), quiet=options.quiet))
             found = search(
                 problem, settings, executor, recorder=folder, timeout_s=options.timeout_s,
                 on_progress=progress,
             )  # fmt: skip
             progress.stop()
-        return _finish(request, problem, settings, options, found, folder)
+        return _finish(request, problem, settings, options, found, folder, focus)
 
 
 def _check_extras(options: RunOptions) -> None:
@@ -82,9 +92,10 @@ def _finish(
     options: RunOptions,
     found: Found,
     folder: RunFolder | None,
+    focus: str | None,
 ) -> int:
-    from vtrain_search.frontier import exponents, pareto
-    from vtrain_search.report import answer_case, assumptions, document, render
+    from vtrain_search.report import answer_case
+    from vtrain_search.sensitivity import sensitivity
 
     answers = [
         answer_case(problem, case, s, seed=settings.seed)
@@ -102,37 +113,32 @@ def _finish(
         if found.stopped:
             raise InfeasibleError(f"stopped ({found.stopped}) before any feasible design was found")
         raise _diagnosis(problem, found)
-    assumed = assumptions(problem)
-    rows = [a.row for a in answers if a is not None]
+    shown = focused(answers, focus)
+    # Who presses Ctrl-C wants what there is at once.
+    changes = [] if found.stopped == "interrupted" else sensitivity(problem, shown)
+    compared: dict[str, list[Comparison]] = {}
     if options.as_json:
-        from vtrain import __version__
-
-        run = {"version": __version__, "seed": settings.seed, "stopped": found.stopped or None}
-        frontier = {
-            "exponents": exponents(rows, problem.loss),
-            "pareto": pareto([t.outcome.row for s in found.searches for t in s.trials
-                              if t.outcome.feasible]),
-        }  # fmt: skip
-        whole = document(answers, assumptions=assumed, run=run, frontier=frontier)
-        if options.compare_laws:
-            whole["law_comparison"] = {
-                label: comparison.as_json()
-                for label, comparison in _law_comparisons(problem, found)
-            }
-        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+        for label, comparison in _comparisons(problem, answers, options):
+            compared.setdefault(label, []).append(comparison)
+        _print_json(problem, settings, options, found, answers, (shown, changes), compared)
     else:
-        _print(render(answers, assumed, exponents=exponents(rows, problem.loss)))
-        if options.explain or options.why_not:
-            _explain(problem, answers, options)
+        _print_tables(problem, answers, (shown, changes))
+        for label, comparison in _comparisons(problem, answers, options):
+            if label not in compared:
+                _print(["", f" why not, for {label}"])
+            compared.setdefault(label, []).append(comparison)
+            _print([f"   {line}" for line in comparison.lines])
         if options.compare_laws:
-            for label, comparison in _law_comparisons(problem, found):
-                _print(["", f" laws, among the designs tried for {label}", comparison.text()])
+            for label, laws in _law_comparisons(problem, found):
+                _print(["", f" laws, among the designs tried for {label}", laws.text()])
     if options.report is not None:
         from vtrain_search.html_report import write_report
 
+        label = str(shown.row["budget"])
         write_report(
             options.report, answers, problem=problem, request=request, settings=settings,
-            found=found, alternatives=options.why_not,
+            found=found, alternatives=compared.get(label, ()), focus=label,
+            changes=changes or None,
         )  # fmt: skip
     missing = [c.label for c, a in zip(problem.cases, answers, strict=True) if a is None]
     if missing:
@@ -146,6 +152,54 @@ def _finish(
     return EXIT_PARTIAL if missing else EXIT_FOUND
 
 
+def _print_json(
+    problem: Problem,
+    settings: Settings,
+    options: RunOptions,
+    found: Found,
+    answers: Sequence[Answer | None],
+    what_if: tuple[Answer, list[Change]],
+    compared: Mapping[str, Sequence[Comparison]],
+) -> None:
+    from vtrain import __version__
+    from vtrain_search.frontier import exponents, pareto
+    from vtrain_search.report import assumptions, document
+    from vtrain_search.report.what_if import what_if_json
+
+    rows = [a.row for a in answers if a is not None]
+    run = {"version": __version__, "seed": settings.seed, "stopped": found.stopped or None}
+    frontier = {
+        "exponents": exponents(rows, problem.loss),
+        "pareto": pareto([t.outcome.row for s in found.searches for t in s.trials
+                          if t.outcome.feasible]),
+    }  # fmt: skip
+    whole = document(
+        answers, assumptions=assumptions(problem), run=run, frontier=frontier,
+        what_if=what_if_json(*what_if) if what_if[1] else {},
+    )  # fmt: skip
+    if compared:
+        whole["why_not"] = {
+            label: [comparison.as_json() for comparison in of_budget]
+            for label, of_budget in compared.items()
+        }
+    if options.compare_laws:
+        whole["law_comparison"] = {
+            label: comparison.as_json() for label, comparison in _law_comparisons(problem, found)
+        }
+    sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+
+
+def _print_tables(
+    problem: Problem, answers: Sequence[Answer | None], what_if: tuple[Answer, list[Change]]
+) -> None:
+    from vtrain_search.frontier import exponents
+    from vtrain_search.report import assumptions, render
+
+    growth = exponents([a.row for a in answers if a is not None], problem.loss)
+    _print(render(answers, assumptions(problem), exponents=growth,
+                  what_if=what_if if what_if[1] else None))  # fmt: skip
+
+
 def _print(blocks: Sequence[Any]) -> None:
     from vtrain_search.report.table import console
 
@@ -154,21 +208,22 @@ def _print(blocks: Sequence[Any]) -> None:
         out.print(block)
 
 
-def _explain(problem: Problem, answers: Sequence[Answer | None], options: RunOptions) -> None:
-    """Print why each alternative lost, budget by budget."""
-    from vtrain_search.alternatives import compare, usual_alternatives
+def _comparisons(
+    problem: Problem, answers: Sequence[Answer | None], options: RunOptions
+) -> Iterator[tuple[str, Comparison]]:
+    """Yield, budget by budget, why alternatives lost: those the user names, then the usual ones."""
+    from vtrain_search.alternatives import compare, distinct_alternatives, usual_alternatives
 
     fixed = problem.space.fixed is not None
     for answer in answers:
-        if answer is None:
-            continue
-        usual = usual_alternatives(answer.case, answer.row, fixed=fixed) if options.explain else []
-        _print(["", f" why not, for {answer.row['budget']}"])
-        for word in [*usual, *options.why_not]:
-            _print([f"   {line}" for line in compare(problem, answer, word).lines])
+        if answer is not None:
+            usual = usual_alternatives(answer.case, answer.row, fixed=fixed)
+            words = distinct_alternatives([*options.why_not, *(usual if options.explain else ())])
+            for word in words:
+                yield str(answer.row["budget"]), compare(problem, answer, word)
 
 
-def _law_comparisons(problem: Problem, found: Found) -> Iterator[tuple[str, Comparison]]:
+def _law_comparisons(problem: Problem, found: Found) -> Iterator[tuple[str, LawComparison]]:
     """Yield each budget with what every law would pick among the designs tried for it."""
     from vtrain_search.laws import compare_laws
     from vtrain_search.objective import designs_of_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from vtrain_search.rounding import round_relative
 from vtrain_search.window import search_window
 
 if TYPE_CHECKING:
+    from vtrain_search.laws import LossModel
     from vtrain_search.objective import Scored
     from vtrain_search.problem import Case, Offer, Problem
     from vtrain_search.search_state import Candidate
@@ -77,6 +78,12 @@ class Evaluator:
         """Take the constants of a search."""
         self._problem = problem
         self._tables: OrderedDict[tuple[Point, str], ArchitectureTable] = OrderedDict()
+
+    def with_loss(self, loss: LossModel) -> Evaluator:
+        """Return an evaluator that judges by another loss model and shares this one's tables."""
+        other = Evaluator(replace(self._problem, loss=loss))
+        other._tables = self._tables
+        return other
 
     def evaluate(self, task: Task) -> tuple[Outcome, ...]:
         """Return one outcome for each case of the task, in its order."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from vtrain_search.evaluator import Evaluator, Outcome, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from vtrain_search.problem import Problem
 
@@ -27,6 +27,29 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End what the executor started."""
+
+
+class LateExecutor:
+    """Makes another executor when the first task comes: a finished run played back has none."""
+
+    workers = 1
+
+    def __init__(self, make: Callable[[], Executor]) -> None:
+        """Take what makes the executor; it is called once at most."""
+        self._make = make
+        self._made: Executor | None = None
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, tuple[Outcome, ...]]]:
+        """Yield (position, outcomes) of every task."""
+        if tasks:
+            self._made = self._made or self._make()
+            self.workers = self._made.workers
+            yield from self._made.run(tasks)
+
+    def close(self) -> None:
+        """End what was started, if anything was."""
+        if self._made is not None:
+            self._made.close()
 
 
 class InlineExecutor:

@@ -114,6 +114,8 @@ class Problem:
         site: factors that adapt shipped constants to one real cluster.
         min_steps: fewest optimizer steps of a run.
         min_tokens_per_parameter: fewest tokens a parameter.
+        longest_sequence: tokens of the longest sequence a fixed model is made for, where its file
+            says.
     """
 
     cases: tuple[Case, ...]
@@ -126,3 +128,4 @@ class Problem:
     site: SiteFactors = SHIPPED
     min_steps: int = MIN_STEPS
     min_tokens_per_parameter: float = MIN_TOKENS_PER_PARAMETER
+    longest_sequence: int | None = None

@@ -20,6 +20,7 @@ class RunOptions:
         as_json: print JSON instead of the table.
         quiet: no progress.
         report: file to write a report to.
+        focus: budget whose design is shown in detail; None takes the last.
         explain: say why the usual alternatives lost.
         why_not: alternatives to explain.
         dry_run: say what would be searched, and stop.
@@ -35,6 +36,7 @@ class RunOptions:
     as_json: bool = False
     quiet: bool = False
     report: Path | None = None
+    focus: str | None = None
     explain: bool = False
     why_not: tuple[str, ...] = ()
     dry_run: bool = False

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import UserInputError
+from vtrain_search.source_hash import changed_parts, source_hashes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +54,11 @@ def open_folder(
     hashes = fingerprint(problem)
     if options.resume is not None:
         folder = RunFolder.resume(path)
-        stored = folder.read_run()
-        _check_same(path, stored, hashes, settings, __version__)
+        try:
+            _check_same(path, folder.read_run(), hashes, settings, __version__)
+        except UserInputError:
+            folder.close()
+            raise
     else:
         folder = RunFolder.create(path, force=options.force)
         folder.write_run(
@@ -66,6 +70,7 @@ def open_folder(
                 "settings": asdict(settings),
                 "request": asdict(request),
                 "hashes": hashes,
+                "source": source_hashes(),
             }
         )
     kept = folder.open_journal([case.label for case in problem.cases])
@@ -75,20 +80,24 @@ def open_folder(
             path, folder.dropped_bytes, kept,
         )  # fmt: skip
     if options.resume is not None and not options.quiet:
-        sys.stderr.write(f"vtrain-search: {kept} finished trials found in {path}\n")
+        sys.stderr.write(f"vtrain-search: playing back {kept} finished trials of {path}\n")
     return folder
 
 
 def _check_same(
     path: Path, stored: dict[str, Any], hashes: dict[str, str], settings: Settings, version: str
 ) -> None:
-    """Refuse to go on with a run that was asked something else."""
+    """Refuse to go on with a run that was asked something else, or by another program."""
+    if changed := changed_parts(stored.get("source")):
+        raise UserInputError(
+            f"{path} was made by another build of vtrain: version "
+            f"{stored.get('version', 'unknown')} (now {version}), {', '.join(changed)}",
+            hint="what it holds cannot be continued: start again in a new folder with --save-dir",
+        )
     differing = [k for k, v in hashes.items() if stored.get("hashes", {}).get(k) != v]
     old = stored.get("settings", {})
     differing += [k for k in ("seed", "sampler", "space") if k in old and
                   old[k] != getattr(settings, k, None)]  # fmt: skip
-    if stored.get("version") != version:
-        differing.append("version")
     if differing:
         raise UserInputError(
             f"{path} was made with different {', '.join(differing)}",

@@ -58,6 +58,7 @@ def search_from_options(options: Mapping[str, Any], given: set[str]) -> int:
         quiet=values["quiet"],
         dry_run=values["dry_run"],
         report=values["report"],
+        focus=values["focus"],
         explain=values["explain"],
         why_not=values["why_not"],
         compare_laws=values["compare_laws"],

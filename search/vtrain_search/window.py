@@ -100,6 +100,18 @@ def search_window(
     return scored
 
 
+def first_keys(
+    problem: Problem, case: Case, offer: Offer, architecture: Architecture
+) -> list[tuple[int, int]]:
+    """Return the (GPU count, batch block) pairs that `search_window` looks at first.
+
+    Who asks many cases of one table fills it in one go with the keys of all: a call of the
+    simulator costs the same for few rows and for many.
+    """
+    place = _Place.of(problem, case, offer, architecture)
+    return [(int(place.counts[i]), block) for i, block in sorted(place.narrow())]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
     """Where one budget looks first in the table of one architecture.

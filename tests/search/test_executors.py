@@ -10,15 +10,17 @@ import pytest
 from vtrain_search.case_search import Settings
 from vtrain_search.driver import search
 from vtrain_search.evaluator import Evaluator, Task
-from vtrain_search.executors import Executor, InlineExecutor
+from vtrain_search.executors import Executor, InlineExecutor, LateExecutor
 from vtrain_search.problem import Problem
 from vtrain_search.storage import trials_csv
 
 
-@pytest.fixture(params=["inline", pytest.param("ray", marks=pytest.mark.ray)])
+@pytest.fixture(params=["inline", "late", pytest.param("ray", marks=pytest.mark.ray)])
 def executor(request: pytest.FixtureRequest, small_problem: Problem) -> Iterator[Executor]:
     if request.param == "inline":
         made: Executor = InlineExecutor(small_problem)
+    elif request.param == "late":
+        made = LateExecutor(lambda: InlineExecutor(small_problem))
     else:
         request.getfixturevalue("local_ray")
         from vtrain_search.ray_executor import RayExecutor
@@ -46,6 +48,19 @@ def test_every_task_is_answered_once_and_exactly(
     plain = Evaluator(small_problem)
     assert all(found[i] == plain.evaluate(task) for i, task in enumerate(tasks))
     assert list(executor.run([])) == []
+
+
+def test_without_a_task_nothing_is_started(small_problem: Problem) -> None:
+    """A finished run that is played back asks for no evaluation, so no executor is made."""
+
+    def make() -> Executor:
+        raise AssertionError("made")
+
+    late = LateExecutor(make)
+    assert list(late.run([])) == []
+    late.close()
+    with pytest.raises(AssertionError, match="made"):
+        list(late.run(tasks_of(small_problem, 1)))
 
 
 def test_an_error_in_a_task_surfaces(executor: Executor) -> None:

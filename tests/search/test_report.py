@@ -8,12 +8,15 @@ from collections.abc import Callable
 import pytest
 from vtrain_search.driver import Found, Progress, search
 from vtrain_search.executors import InlineExecutor
+from vtrain_search.focus import focus_label
 from vtrain_search.problem import Problem
 from vtrain_search.report import Answer, answer_case, assumptions, document, render
 from vtrain_search.report.document import plain
-from vtrain_search.report.progress import describe
-from vtrain_search.report.table import console
+from vtrain_search.report.progress import ProgressLine, describe
+from vtrain_search.report.table import assumption_words, console
 from vtrain_search.search_state import Settings
+
+from vtrain.errors import UserInputError
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +103,76 @@ def test_progress_says_what_matters() -> None:
     text = describe(progress, cases=1, elapsed_s=5.5)
     for part in ("55 architectures", "best loss 2.1234", "80 % feasible", "10.0/s", "6 s left"):
         assert part in text
+    over = describe(progress, cases=1, elapsed_s=5.5, over=True)
+    assert "left" not in over
+    assert over.endswith("6 s in all")
+    played = describe(Progress(trials=60, best={0: 2.1}), cases=1, elapsed_s=2.0)
+    assert played == "60 trials played back, best loss 2.1000, 30.0/s, 2 s"
+
+
+def test_the_last_line_of_progress_tells_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """A search ends with one line without time left; a quiet or failed one with none."""
+    progress = Progress(trials=60, evaluated=55, feasible=44, best={0: 2.1234})
+    with ProgressLine(1) as line:
+        line(progress)
+        line.stop()
+    assert capsys.readouterr().err.count("in all\n") == 1
+    with ProgressLine(1, quiet=True) as line:
+        line(progress)
+
+    def fail() -> None:
+        with ProgressLine(1) as line:
+            line(progress)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert capsys.readouterr().err == ""
+
+
+def test_budgets_are_numbers_too(answered: tuple[Problem, Found, Answer]) -> None:
+    """Beside its label a row gives the budget with its unit in the name; the others are null."""
+    row = answered[2].row
+    assert row["budget"] == "$10.0k"
+    assert row["budget_usd"] == 1e4
+    assert row["budget_gpu_hours"] is None
+    assert row["budget_flop"] is None
+    assert row["deadline_days"] == 30.0
+
+
+def test_assumptions_are_true_and_legible(make_problem: Callable[..., Problem]) -> None:
+    """Every width has the key-value heads the line says; token counts are short."""
+    problem = make_problem("1e6usd", unique_tokens="1.5T")
+    block = assumptions(problem)["block"]
+    assert "4 where hidden is below 4,096 or the heads are no multiple of 8" in block
+    for width in problem.space.hidden_size:
+        heads = width // 128
+        expected = 8 if width >= 4096 and heads % 8 == 0 else 4
+        assert problem.space.point(hidden_size=float(width)).num_key_value_heads == expected
+    assert assumptions(problem)["unique_tokens"] == 1.5e12
+    assert assumption_words("unique_tokens", 1.5e12) == "1.50T"
+    assert assumption_words("deadline_days", [30.0, 60.0]) == "30, 60"
+
+
+def test_a_sequence_longer_than_the_model_knows_is_said(
+    make_problem: Callable[..., Problem],
+) -> None:
+    """A fixed model's own length is in the warning; learned positions refuse what they lack."""
+    few = ("recompute=none", "micro_batch_size=1", "virtual_stages=1", "tp=1,2")
+    problem = make_problem("1e5usd", arch="llama3-8b", seq_length=16_384, fixed=few)
+    found = search(problem, Settings(max_trials=1), InlineExecutor(problem))
+    answer = answer_case(problem, problem.cases[0], found.searches[0], seed=0)
+    assert answer is not None
+    assert any("16,384 tokens exceed the 8,192" in text for text in answer.row["warnings"])
+    with pytest.raises(UserInputError, match="nearest valid: 1024"):
+        make_problem("1e4usd", arch="gpt2-xl", seq_length=2048)
+
+
+def test_a_focus_is_a_budget_in_any_spelling(quick_problem: Callable[..., Problem]) -> None:
+    """Label and spelling name the same budget; anything else is refused with the labels."""
+    problem = quick_problem("1e4usd", "1e6usd")
+    for word in ("$10.0k", "1e4usd", "10kusd", "$10,000"):
+        assert focus_label(problem, word) == "$10.0k"
+    assert focus_label(problem, None) is None
+    with pytest.raises(UserInputError, match="is not one budget of this search"):
+        focus_label(problem, "2e4usd")

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from vtrain_search.alternatives.compare import Comparison, compare
 from vtrain_search.alternatives.usual import usual_alternatives
-from vtrain_search.alternatives.words import Alternative, parse_alternative
+from vtrain_search.alternatives.words import (
+    Alternative,
+    distinct_alternatives,
+    parse_alternative,
+)
 
-__all__ = ["Alternative", "Comparison", "compare", "parse_alternative", "usual_alternatives"]
+__all__ = [
+    "Alternative", "Comparison", "compare", "distinct_alternatives", "parse_alternative",
+    "usual_alternatives",
+]  # fmt: skip

@@ -50,6 +50,17 @@ class Comparison:
     gap_budget_share: float
     lines: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for a JSON document."""
+        feasible = self.row is not None
+        return {
+            "alternative": self.text,
+            "feasible": feasible,
+            "gap_nats": self.gap_nats if feasible else None,
+            "gap_budget_share": self.gap_budget_share if feasible else None,
+            "lines": list(self.lines),
+        }
+
 
 def compare(
     problem: Problem, answer: Answer, alternative: Alternative | str, *, sweeps: int = SWEEPS
@@ -138,8 +149,10 @@ def _starts(problem: Problem, case: Case, answer: Answer, wanted: Alternative) -
     """Return where the search begins; the answer's own architecture comes first."""
     if problem.space.fixed is not None:
         return [problem.space.point()]
+    seen = _seen(answer, wanted)
     if wanted.parameters is not None:
-        return list(points_of_size(problem, case, wanted.parameters, slack=SIZE_SLACK, count=8))
+        sized = points_of_size(problem, case, wanted.parameters, slack=SIZE_SLACK, count=8)
+        return list(dict.fromkeys([*seen, *sized]))
     rows = [answer.row, *answer.ties[:_STARTS], *answer.smaller]
     # The pins may ask for other widths or heads than the answer has: take the nearest there are.
     near = [
@@ -147,7 +160,23 @@ def _starts(problem: Problem, case: Case, answer: Answer, wanted: Alternative) -
         for row in rows
     ]
     own = [p for p in [point_of(answer.row)] if p in near]
-    return list(dict.fromkeys([*own, *near, *scan(problem, case, points=_STARTS).start]))
+    return list(dict.fromkeys([*own, *seen, *near, *scan(problem, case, points=_STARTS).start]))
+
+
+def _seen(answer: Answer, wanted: Alternative) -> list[Point]:
+    """Return the best architectures tried that had it: nothing shown may beat "at best".
+
+    A cluster or a model of its own was not among what was tried.
+    """
+    if wanted.cluster is not None or wanted.architecture is not None:
+        return []
+    keys = [*wanted.pins.exact, *wanted.pins.ranges]
+    rows = [
+        r for r in answer.tried
+        if all(key in r and wanted.pins.allows(key, r[key]) for key in keys)
+        and (wanted.parameters is None or _is_near(float(r["parameters"]), wanted.parameters))
+    ]  # fmt: skip
+    return [point_of(r) for r in sorted(rows, key=lambda r: r["objective_value"])[:_STARTS]]
 
 
 def _search(
@@ -177,8 +206,11 @@ def _search(
 def _has_size(problem: Problem, point: Point, wanted: Alternative) -> bool:
     if wanted.parameters is None:
         return True
-    ratio = problem.space.architecture(point).parameters / wanted.parameters
-    return 1.0 / SIZE_SLACK <= ratio <= SIZE_SLACK
+    return _is_near(problem.space.architecture(point).parameters, wanted.parameters)
+
+
+def _is_near(parameters: float, wanted: float) -> bool:
+    return 1.0 / SIZE_SLACK <= parameters / wanted <= SIZE_SLACK
 
 
 def _why_nothing(problem: Problem, case: Case, known: Mapping[Point, Outcome]) -> str:

@@ -35,7 +35,11 @@ def usual_alternatives(case: Case, row: Mapping[str, Any], *, fixed: bool = Fals
     if 2 * gpus <= case.gpu_limit(offer):
         found.append(f"{2 * gpus} GPUs")
     if not fixed:
-        sizes = (row["parameters"] / 2, row["parameters"] * 2)
-        found += [format_count(size) for size in sizes]
+        # Half the size is the very model that the answer lists as such, where it lists one.
+        half = next(
+            (s["parameters"] for s in row.get("smaller", ()) if s["size"] == "half"),
+            row["parameters"] / 2,
+        )
+        found += [format_count(size) for size in (half, row["parameters"] * 2)]
     found.append(f"recompute={_NEXT_RECOMPUTE[row['recompute']]}")
     return found

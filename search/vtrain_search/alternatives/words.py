@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from vtrain.units import NUMBER_PATTERN, parse_number
 from vtrain_search.pins import KEYS, Pins, parse_pins
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from vtrain.architecture import Architecture
     from vtrain.hardware import Cluster
 
@@ -67,6 +69,20 @@ def parse_alternative(text: str) -> Alternative:
     if not words and not found:
         raise UserInputError("an alternative must name something", hint=f"for example {EXAMPLES}")
     return Alternative(text=text.strip(), pins=parse_pins(words, ()), **found)  # type: ignore[arg-type]
+
+
+def distinct_alternatives(texts: Iterable[str]) -> list[Alternative]:
+    """Read several alternatives; of those that mean the same only the first is kept.
+
+    Raises:
+        UserInputError: for one that cannot be read.
+    """
+    found: list[Alternative] = []
+    for text in texts:
+        wanted = parse_alternative(text)
+        if all(replace(wanted, text=other.text) != other for other in found):
+            found.append(wanted)
+    return found
 
 
 def _parts(text: str) -> list[str]:

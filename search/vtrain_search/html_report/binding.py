@@ -13,9 +13,9 @@ from vtrain_search.laws import critical_batch_tokens
 from vtrain_search.report.answer import loss_inputs
 
 if TYPE_CHECKING:
-    from vtrain_search.html_report.sensitivity import Change
     from vtrain_search.problem import Problem
     from vtrain_search.report import Answer
+    from vtrain_search.sensitivity import Change
 
 _NEAR = 0.97
 _MEMORY_NEAR = 0.9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import InfeasibleError, UserInputError
-from vtrain.units import format_count, format_duration, format_usd
+from vtrain.units import format_count
 from vtrain_search.alternatives import Comparison, compare
 from vtrain_search.html_report.answer_tables import choices_table, how_table, what_table
 from vtrain_search.html_report.binding import binding_lines
@@ -13,8 +13,9 @@ from vtrain_search.html_report.content import Chart, Report, Section, Table
 from vtrain_search.html_report.frontier import frontier_section, size_section
 from vtrain_search.html_report.headline import figures, recommendation
 from vtrain_search.html_report.provenance import assumption_section, command_line
-from vtrain_search.html_report.sensitivity import Change, sensitivity
 from vtrain_search.html_report.step_section import step_sections
+from vtrain_search.report.what_if import explanation, gap_unit, what_if_cells
+from vtrain_search.sensitivity import Change, sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ def build_report(
     found: Found | None = None,
     alternatives: Sequence[str | Comparison] = (),
     focus: str | None = None,
+    changes: Sequence[Change] | None = None,
     date: str = "",
 ) -> Report:
     """Return everything a report says; arguments as `write_report`.
@@ -52,7 +54,7 @@ def build_report(
         raise InfeasibleError("no budget has a feasible design, so there is nothing to report")
     at = _focus(there, focus)
     answer = there[at]
-    changes = sensitivity(problem, answer)
+    asked = sensitivity(problem, answer) if changes is None else list(changes)
     compared = [
         a if isinstance(a, Comparison) else compare(problem, answer, a) for a in alternatives
     ]
@@ -63,8 +65,8 @@ def build_report(
         *(section for section in optional if section is not None),
         _choices_section(answer),
         Section(key="binds", title="What binds", bullets=True,
-                lines=tuple(binding_lines(problem, answer, changes))),
-        _sensitivity_section(answer, changes),
+                lines=tuple(binding_lines(problem, answer, asked))),
+        _sensitivity_section(answer, asked),
         *([_compared_section(compared)] if compared else []),
         *step_sections(problem, answer.case, answer.row),
         assumption_section(problem, assumptions(problem)),
@@ -132,52 +134,28 @@ def _choices_section(answer: Answer) -> Section:
 
 
 def _sensitivity_section(answer: Answer, changes: Sequence[Change]) -> Section:
-    rows = []
+    heads, rows = what_if_cells(answer, changes)
     aimed = answer.case.target_loss is not None
-    unit = f"% of {answer.case.objective}" if aimed else "nats"
-    for change in changes:
-        r = change.row
-        if r is None:
-            rows.append((change.name, "nothing feasible", *[""] * 7))
-            continue
-        model = format_count(r["parameters"]) + ("*" if change.other_model else "")
-        rows.append((
-            change.name, f"{r['loss']:.4f}", _gap(change, aimed), model,
-            format_count(r["tokens"]), f"{r['gpus']:,}", f"{r['tp']}/{r['pp']}/{r['dp']}",
-            format_duration(r["wall_s"] * change.slowdown),
-            format_usd(r["cost_usd"] * change.slowdown),
-        ))  # fmt: skip
-    feasible = [c for c in changes if c.row is not None]
+    unit = gap_unit(answer)
+    # Bars are about one law; another law's gap has another meaning and stays in the table.
+    drawn = [c for c in changes if c.row is not None and not c.other_law]
     return Section(
         key="sensitivity",
         title="What if",
-        lines=(
-            "The answer, its ties and its smaller models, planned anew under each change: the best "
-            "of them. A star marks another architecture than the answer's.",
-        ),
+        lines=(explanation(answer),),
         charts=(
             Chart(
                 kind="tornado",
                 caption=f"Change of the {answer.case.objective} in {unit}; less is better.",
                 data={
-                    "names": [c.name for c in feasible],
-                    "gaps": [100.0 * c.gap if aimed else c.gap for c in feasible],
+                    "names": [c.name for c in drawn],
+                    "gaps": [100.0 * c.gap if aimed else c.gap for c in drawn],
                     "unit": unit,
                 },
             ),
         ),
-        tables=(
-            Table(
-                heads=("change", "loss", unit, "parameters", "tokens", "GPUs", "TP/PP/DP",
-                       "time", "cost"),
-                rows=tuple(rows), left=("change",),
-            ),
-        ),
+        tables=(Table(heads=heads, rows=tuple(rows), left=("change",)),),
     )  # fmt: skip
-
-
-def _gap(change: Change, aimed: bool) -> str:
-    return f"{100.0 * change.gap:+.1f} %" if aimed else f"{change.gap:+.4f}"
 
 
 def _compared_section(compared: Sequence[Comparison]) -> Section:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vtrain.interval import interval_multipliers
 from vtrain.units import GIB, format_count, format_duration, format_usd
 from vtrain_search.html_report.content import Figure
 
@@ -52,8 +53,7 @@ def interval(value: float, log_sd: float) -> tuple[float, float]:
 def figures(problem: Problem, row: Row) -> tuple[Figure, ...]:
     """Return what a reader wants at a glance, each with its interval where it has one."""
     step_s, mfu = float(row["step_time_s"]), float(row["mfu"])
-    slow = interval(step_s, problem.stack.time_log_sd)
-    use = interval(mfu, problem.stack.time_log_sd)
+    fast, slow = (float(end) for end in interval_multipliers(problem.stack.time_log_sd))
     peak = float(row["mem_peak_bytes"])
     memory = interval(peak, problem.stack.memory_log_sd)
     plan = f"{degrees(row)}, micro-batch {row['micro_batch_size']}"
@@ -72,10 +72,10 @@ def figures(problem: Problem, row: Row) -> tuple[Figure, ...]:
         Figure("GPUs", f"{row['gpus']:,}", plan),
         Figure("time", format_duration(float(row["wall_s"])),
                f"goodput {100 * row['goodput']:.1f} %; step {step_s:.2f} s "
-               f"({slow[0]:.2f} to {slow[1]:.2f})"),
+               f"({step_s * fast:.2f} to {step_s * slow:.2f})"),
         Figure("cost", format_usd(row["cost_usd"]),
                f"{row['gpu_hours']:,.0f} GPU-hours at ${row['price_usd_per_gpu_hour']:.2f}"),
-        Figure("MFU", f"{100 * mfu:.1f} %", f"{100 * use[0]:.0f} to {100 * use[1]:.0f} %, "
+        Figure("MFU", f"{100 * mfu:.1f} %", f"{100 * mfu / slow:.0f} to {100 * mfu / fast:.0f} %, "
                "dense peak, attention at full s²"),
         Figure("memory", f"{peak / GIB:.1f} GiB",
                f"{memory[0] / GIB:.1f} to {memory[1] / GIB:.1f}; limit "

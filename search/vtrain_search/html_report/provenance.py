@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import UserInputError
 from vtrain_search.html_report.content import Section, Table
+from vtrain_search.report.table import assumption_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ _FLAGS = {
     "law": "--law", "unique_tokens": "--unique-tokens", "seq_length": "--seq-length",
     "vocab_size": "--vocab-size", "arch": "--arch", "site": "--site",
     "target_losses": "--target-loss", "objective": "--objective",
+    "tokens_per_parameter_min": "--tokens-per-parameter-min",
 }  # fmt: skip
 _SETTINGS = {"sampler": "--sampler", "space": "--space", "max_trials": "--trials"}
 _NO_SOURCES = ("ours",)
@@ -79,8 +81,9 @@ def assumption_section(problem: Problem, assumed: Mapping[str, Any]) -> Section:
     for key, value in assumed.items():
         if key == "clusters":
             continue
-        text = ", ".join(str(v) for v in value) if isinstance(value, list) else _words(value)
-        rows.append((key.replace("_", " "), text, _CHANGED_WITH.get(key, "")))
+        rows.append(
+            (key.replace("_", " "), assumption_words(key, value), _CHANGED_WITH.get(key, ""))
+        )
     facts = law.facts
     law_rows = [
         ("formula", facts.formula), ("N counts", law.n_convention), ("source", law.citation),
@@ -108,10 +111,6 @@ def assumption_section(problem: Problem, assumed: Mapping[str, Any]) -> Section:
                   rows=tuple(found), left=("value", "source", "date"), html_only=True)
         )  # fmt: skip
     return Section(key="assumptions", title="Assumptions and sources", tables=tuple(tables))
-
-
-def _words(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _first_line(term: object) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vtrain_search.html_report.content import Report
     from vtrain_search.problem import Problem
     from vtrain_search.report import Answer
+    from vtrain_search.sensitivity import Change
 
 FORMATS = {".html": "HTML", ".htm": "HTML", ".md": "Markdown"}
 
@@ -37,6 +38,7 @@ def write_report(
     found: Found | None = None,
     alternatives: Sequence[str | Comparison] = (),
     focus: str | None = None,
+    changes: Sequence[Change] | None = None,
     date: str = "",
 ) -> None:
     """Write the report of a search, whole or not at all; the same run gives the same bytes.
@@ -50,6 +52,7 @@ def write_report(
         found: the search itself; adds loss against size.
         alternatives: named alternatives, or comparisons already made, to explain.
         focus: label of the budget whose design is shown in detail; the last one when None.
+        changes: the sensitivity of that design, where it is worked out already.
         date: shown as given; nothing else tells when a report was made.
 
     Raises:
@@ -59,7 +62,7 @@ def write_report(
     kind = report_format(path)
     report = build_report(
         answers, problem=problem, request=request, settings=settings, found=found,
-        alternatives=alternatives, focus=focus, date=date,
+        alternatives=alternatives, focus=focus, changes=changes, date=date,
     )  # fmt: skip
     write_text(path, html(report) if kind == "HTML" else markdown(report))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,8 @@ class Answer:
         ties: designs that cannot be told from the best, smallest first.
         smaller: best designs at a half and a quarter of the size.
         trials: architectures tried.
+        problem: what the question is part of.
+        tried: rows of every feasible architecture tried, in the order they were told.
     """
 
     case: Case
@@ -47,6 +49,8 @@ class Answer:
     ties: Sequence[Mapping[str, Any]]
     smaller: Sequence[Mapping[str, Any]]
     trials: int
+    problem: Problem = field(repr=False, compare=False)
+    tried: Sequence[Mapping[str, Any]] = field(repr=False, compare=False)
 
 
 def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int) -> Answer | None:
@@ -72,6 +76,10 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
     smaller = _smaller(problem, best, rows)
     row = {
         "budget": case.label,
+        "budget_usd": case.usd,
+        "budget_gpu_hours": case.gpu_hours,
+        "budget_flop": case.flop,
+        "deadline_days": case.deadline_s / 86_400.0,
         **best,
         "loss_low": low,
         "loss_high": high,
@@ -88,8 +96,9 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
         "undecided_parameters": _undecided(problem, best, rows),
     }
     return Answer(
-        case=case, row=row, outcome_row=best, ties=ties, smaller=smaller, trials=len(search.trials)
-    )
+        case=case, row=row, outcome_row=best, ties=ties, smaller=smaller,
+        trials=len(search.trials), problem=problem, tried=rows,
+    )  # fmt: skip
 
 
 def next_tenth(problem: Problem, best: Designs) -> float:
@@ -221,6 +230,11 @@ def _warnings(
         found.append(
             f"MFU {best['mfu']:.1%} is beyond the best published on this GPU "
             f"({device.best_measured_mfu:.1%}): plan with the slow end of the interval"
+        )
+    if problem.longest_sequence is not None and problem.seq_length > problem.longest_sequence:
+        found.append(
+            f"sequences of {problem.seq_length:,} tokens exceed the {problem.longest_sequence:,} "
+            "that this model is made for"
         )
     ratio = best["tokens"] / best["parameters"]
     if ratio > 300.0:

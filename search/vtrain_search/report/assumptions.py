@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vtrain_search.problem import Problem
+    from vtrain_search.space import OuterSpace
 
 
 def assumptions(problem: Problem) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def assumptions(problem: Problem) -> dict[str, Any]:
     if space.fixed is None:
         head = "/".join(str(h) for h in space.head_dim)
         ffn = "searched" if space.ffn_ratio or space.ffn_hidden_size else "8/3 x hidden"
-        kv = "pinned" if space.num_key_value_heads else "8 key-value heads, 4 below hidden 4,096"
+        kv = "pinned" if space.num_key_value_heads else _key_value_rule(space)
         block = f"RMSNorm, rotary, SwiGLU, ffn {ffn}, head size {head}, {kv}"
         vocabulary = f"{space.vocab_size:,}, padded, untied"
     else:
@@ -53,3 +54,13 @@ def assumptions(problem: Problem) -> dict[str, Any]:
         "interval": 0.9,
         "mfu_convention": "model FLOPs at full s^2 over the dense peak of the precision used",
     }
+
+
+def _key_value_rule(space: OuterSpace) -> str:
+    """Return how many key-value heads the search's own block has; `OuterSpace.point` decides."""
+    odd = any(width // size % 4 for width in space.hidden_size for size in space.head_dim)
+    last = ", or else the most up to 8 that divide them" if odd else ""
+    return (
+        "8 key-value heads, 4 where hidden is below 4,096 or the heads are no multiple of 8"
+        f"{last} (column heads/kv)"
+    )

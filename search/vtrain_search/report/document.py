@@ -19,6 +19,7 @@ def document(
     assumptions: Mapping[str, Any],
     run: Mapping[str, Any],
     frontier: Mapping[str, Any] | None = None,
+    what_if: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the whole answer as plain values.
 
@@ -27,13 +28,22 @@ def document(
         assumptions: what the answers take for granted.
         run: version, seed, how the search ended.
         frontier: exponents and Pareto set of a table of budgets.
+        what_if: sensitivity of one answer, from `what_if_json`; that of the last answer is worked
+            out when None.
     """
-    rows = [plain(answer.row) for answer in answers if answer is not None]
+    there = [answer for answer in answers if answer is not None]
+    if what_if is None and there:
+        from vtrain_search.report.what_if import what_if_json
+        from vtrain_search.sensitivity import sensitivity
+
+        what_if = what_if_json(there[-1], sensitivity(there[-1].problem, there[-1]))
+    rows = [plain(answer.row) for answer in there]
     return {
         "schema_version": SCHEMA_VERSION,
         "run": plain(run),
         "assumptions": plain(assumptions),
         "rows": rows,
+        "sensitivity": plain(what_if or {}),
         "frontier": plain(frontier or {}),
     }
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from vtrain_search.report.answer import Answer
+    from vtrain_search.sensitivity import Change
 
 _PIPE_WIDTH = 160
 _TIES_SHOWN = 3
@@ -34,18 +35,24 @@ def render(
     assumed: Mapping[str, Any],
     *,
     exponents: Mapping[str, float] | None = None,
+    what_if: tuple[Answer, Sequence[Change]] | None = None,
 ) -> list[RenderableType]:
-    """Return the blocks to print: tables, ties and smaller models, notes, assumptions.
+    """Return the blocks to print: tables, ties and smaller models, what if, notes, assumptions.
 
     Args:
         answers: one a budget; None where nothing was feasible.
         assumed: the assumptions of the problem.
         exponents: how parameters and tokens grow along the table, where it is long enough.
+        what_if: one answer and its sensitivity.
     """
     from rich.text import Text
 
+    from vtrain_search.report.what_if import what_if_grid, what_if_note
+
     found = [a for a in answers if a is not None]
     blocks: list[RenderableType] = [_what_table(found), _how_table(found), _choices_table(found)]
+    if what_if is not None:
+        blocks += [what_if_grid(*what_if), Text(what_if_note(what_if[0]))]
     for answer in found:
         if (undecided := answer.row["undecided_parameters"]) and undecided[0] < undecided[1]:
             low, high = (format_count(size) for size in undecided)
@@ -172,6 +179,15 @@ def _tie_label(answer: Answer, position: int) -> str:
     return "tie"
 
 
+def assumption_words(key: str, value: object) -> str:
+    """Return the value of one assumption as people write it."""
+    if key == "unique_tokens" and isinstance(value, int | float):
+        return format_count(value)
+    if isinstance(value, list):
+        return ", ".join(assumption_words(key, v) for v in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _assumptions(assumed: Mapping[str, Any]) -> RenderableType:
     from rich.text import Text
 
@@ -187,6 +203,5 @@ def _assumptions(assumed: Mapping[str, Any]) -> RenderableType:
                     f"GPUs, {price} ({c['price_source'].removeprefix(price).strip(' ()')}){beside}"
                 )
         else:
-            text = ", ".join(str(v) for v in value) if isinstance(value, list) else str(value)
-            lines.append(f"  {key.replace('_', ' ')}: {text}")
+            lines.append(f"  {key.replace('_', ' ')}: {assumption_words(key, value)}")
     return Text("\n".join(lines))

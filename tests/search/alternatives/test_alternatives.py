@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from vtrain_search.alternatives import compare, parse_alternative, usual_alternatives
+from vtrain_search.alternatives import (
+    compare,
+    distinct_alternatives,
+    parse_alternative,
+    usual_alternatives,
+)
 from vtrain_search.alternatives.words import merged
 from vtrain_search.build import Request, build_problem
 from vtrain_search.case_search import Settings
@@ -110,6 +115,26 @@ def test_the_recommendation_itself_is_a_tie(asked: tuple[Problem, Answer]) -> No
     found = compare(problem, answer, f"tp={row['tp']}, pp={row['pp']}, {row['gpus']} GPUs")
     assert abs(found.gap_budget_share) < 0.01
     assert "a tie" in found.lines[0]
+
+
+def test_at_best_is_never_worse_than_what_was_tried(asked: tuple[Problem, Answer]) -> None:
+    """No design of the answer's tables that has the named size or degree beats "at best"."""
+    problem, answer = asked
+    half = next(s for s in answer.smaller if s["size"] == "half")
+    sizes = [n for n in usual_alternatives(problem.cases[0], answer.row) if n.endswith("B")]
+    found = compare(problem, answer, sizes[0], sweeps=0)
+    assert found.gap_budget_share <= half["gap_budget_share"] + 1e-9
+    for text, key, value in (("pp=2", "pp", 2), ("recompute=full", "recompute", "full")):
+        seen = [row["loss"] for row in answer.tried if row[key] == value]
+        best = compare(problem, answer, text, sweeps=0).row
+        assert best is not None
+        assert best["loss"] <= min(seen, default=float("inf")) + 1e-9
+
+
+def test_the_same_alternative_is_told_once() -> None:
+    """Other words for the same thing are dropped, the first stays; other things stay."""
+    kept = distinct_alternatives(["tp=8", "TP 8", "70B", "tp=4", "70B parameters", "tp=8"])
+    assert [one.text for one in kept] == ["tp=8", "70B", "tp=4"]
 
 
 def test_what_cannot_be_is_said_in_one_line(asked: tuple[Problem, Answer]) -> None:

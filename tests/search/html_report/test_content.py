@@ -15,7 +15,7 @@ from vtrain_search.build import Request
 from vtrain_search.case_search import Settings
 from vtrain_search.evaluator import Evaluator
 from vtrain_search.html_report.provenance import command_line
-from vtrain_search.html_report.sensitivity import sensitivity, slower
+from vtrain_search.sensitivity import sensitivity, slower
 from vtrain_search.space import Point
 
 from vtrain.design import Design
@@ -123,6 +123,31 @@ def test_sensitivity_points_the_right_way(one_budget: Any) -> None:
     assert shorter < 0.0 < longer
     assert gaps["deadline 60 days"] <= 0.0 <= gaps["deadline 15 days"]
     assert all(gap > 0.0 for name, gap in gaps.items() if name.startswith("at most"))
+    # Judged by one law, what that law likes best is never worse than the answer.
+    laws = {name: gap for name, gap in gaps.items() if name.startswith("law ")}
+    assert set(laws) == {"law hoffmann2022-3", "law kaplan2020", "law gemstones2025"}
+    assert all(gap <= 0.0 for gap in laws.values())
+
+
+def test_sensitivity_is_the_same_everywhere(one_budget: Any, tmp_path: Path) -> None:
+    """Terminal, Markdown and JSON show the same figures; asked twice, the same bytes."""
+    from vtrain_search.report import document
+    from vtrain_search.report.what_if import what_if_cells, what_if_grid, what_if_json
+
+    answer = one_budget.answers[0]
+    assert answer is not None
+    changes = sensitivity(one_budget.problem, answer)
+    assert changes == sensitivity(one_budget.problem, answer)
+    _, rows = what_if_cells(answer, changes)
+    assert what_if_grid(answer, changes).rows == rows
+    text = one_budget.write(tmp_path / "report.md")
+    for row in rows:
+        assert f"| {' | '.join(row)} |" in text.replace("  |", " |")
+    made = document(one_budget.answers, assumptions={}, run={})["sensitivity"]
+    assert made == what_if_json(answer, changes)
+    assert [c["change"] for c in made["changes"]] == [row[0] for row in rows]
+    first = made["changes"][0]
+    assert {"gap_nats", "same_architecture", "tokens", "gpus", "days", "cost_usd"} <= set(first)
 
 
 def test_a_target_loss_is_priced_in_dollars(make_run: Callable[..., Any], tmp_path: Path) -> None:
