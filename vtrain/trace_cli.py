@@ -9,10 +9,7 @@ import rich_click as click
 from vtrain.cli_options import build_plan, load_setting, plan_options, setting_options
 
 if TYPE_CHECKING:
-    from vtrain.cli_options import Setting
-    from vtrain.plan import Plan
     from vtrain.simulation.timeline import Timeline
-    from vtrain.trace import RankMemory
 
 
 @click.command("trace")
@@ -31,20 +28,13 @@ if TYPE_CHECKING:
 def trace_command(out: str, ranks: str | None, full: bool, as_json: bool, **options: Any) -> None:
     """Write one simulated step as a Chrome / Perfetto trace."""
     import json
-    import sys
 
-    from vtrain.simulate import PLAYED_TASKS, simulate
-    from vtrain.trace import write_trace
+    from vtrain.step_trace import trace_step
 
     keys = ("model", "cluster", "stack", "seq_length", "site")
     setting = load_setting(**{key: options.pop(key) for key in keys})
     plan = build_plan(setting, **options)
-    timeline = simulate(
-        setting.architecture, setting.cluster, setting.stack, plan,
-        seq_length=setting.seq_length, site=setting.site,
-        played_tasks=sys.maxsize if full else PLAYED_TASKS,
-    )  # fmt: skip
-    events = write_trace(out, timeline, ranks=_ranks(ranks, plan.pp), memory=_memory(setting, plan))
+    timeline, events = trace_step(setting, plan, out, ranks=_ranks(ranks, plan.pp), full=full)
     if as_json:
         click.echo(json.dumps(_document(timeline, out, events), indent=2))
     else:
@@ -65,24 +55,6 @@ def _ranks(text: str | None, pp: int) -> list[int] | None:
         raise UserInputError(
             f"--ranks must be all or whole numbers, got {text!r}", hint=f"for example 0,{pp - 1}"
         ) from None
-
-
-def _memory(setting: Setting, plan: Plan) -> dict[int, RankMemory]:
-    """Return what each stage holds, from the memory model."""
-    from vtrain.memory.breakdown import every_stage
-    from vtrain.trace import RankMemory
-
-    stages, held = every_stage(
-        setting.architecture, setting.stack, plan, seq_length=setting.seq_length
-    )
-    rows = [stages.row(rank) for rank in range(plan.pp)]
-    return {
-        rank: RankMemory(
-            standing_bytes=float(row.standing),
-            chunk_bytes=float(row.activations) / (float(held[rank]) * plan.virtual_stages),
-        )
-        for rank, row in enumerate(rows)
-    }
 
 
 def _document(timeline: Timeline, out: str, events: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pandas import DataFrame
@@ -121,11 +122,25 @@ class Simulation:
 
         return explain_plan(self.setting, self.plan)
 
-    def trace(self, path: str | Path) -> int:
-        """Write the played step for Perfetto; return the number of events."""
-        from vtrain.trace import write_trace
+    def trace(
+        self, path: str | Path, *, ranks: Sequence[int] | None = None, full: bool = False
+    ) -> int:
+        """Write the played step for Perfetto, as `vtrain trace` does.
 
-        return write_trace(path, self.timeline())
+        Args:
+            path: file to write.
+            ranks: pipeline ranks to draw; the ends and the middle of a long pipeline when None.
+            full: draw every micro-batch of a long step.
+
+        Returns:
+            How many events the file holds.
+
+        Raises:
+            UserInputError: a file that cannot be written, or a rank the pipeline does not have.
+        """
+        from vtrain.step_trace import trace_step
+
+        return trace_step(self.setting, self.plan, path, ranks=ranks, full=full)[1]
 
     def design(self, *, tokens: int | None = None) -> Design:
         """Return the design, for `export`; tokens are those of a whole run."""
