@@ -144,16 +144,18 @@ def plan_options(function: F) -> F:
     )
 
 
-def read_site(site: str | None) -> SiteFactors:
-    """Read a site file; without one the shipped constants stand.
+def read_site(site: str | SiteFactors | None) -> SiteFactors:
+    """Read a site file; without one the shipped constants stand, and factors stay themselves.
 
     Raises:
         UserInputError: when the file cannot be read.
     """
-    from vtrain.site import SHIPPED
+    from vtrain.site import SHIPPED, SiteFactors
 
     if site is None:
         return SHIPPED
+    if isinstance(site, SiteFactors):
+        return site
     from vtrain.calibrate import load_site
 
     return load_site(site)

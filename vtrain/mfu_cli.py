@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
-
-if TYPE_CHECKING:
-    from vtrain.hardware import Cluster
-
-SCHEMA_VERSION = 1
 
 
 @click.command("mfu")
@@ -96,7 +91,8 @@ def mfu_command(as_json: bool, reported: float | None, **options: Any) -> None: 
 def _document(reported: float | None, options: dict[str, Any]) -> dict[str, Any]:
     from vtrain.errors import UserInputError
     from vtrain.formats.reading import load_architecture
-    from vtrain.mfu import Work, explanations, utilizations
+    from vtrain.mfu import Work
+    from vtrain.mfu_document import dense_peak, mfu_document
     from vtrain.presets import load_cluster
 
     architecture, own_length = load_architecture(options["model"])
@@ -107,64 +103,12 @@ def _document(reported: float | None, options: dict[str, Any]) -> dict[str, Any]
     work = Work(architecture=architecture, seq_length=seq_length, tp=options["tp"],
                 recompute=options["recompute"])  # fmt: skip
     cluster = load_cluster(options["cluster"])
-    peak = options["peak_flops_per_s"] or _peak(cluster, options["precision"])
-    gpus = options["gpus"]
-    tokens_per_s = _tokens_per_s(options, seq_length)
-    rows = utilizations(work, tokens_per_s=tokens_per_s, gpus=gpus, peak_flops_per_s=peak)
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "model": architecture.name or options["model"],
-        "parameters": architecture.parameters,
-        "seq_length": seq_length,
-        "gpus": gpus,
-        "tokens_per_s": tokens_per_s,
-        "peak_flops_per_s": peak,
-        "precision": options["precision"],
-        "recompute": options["recompute"],
-        "rows": [
-            {
-                "dialect": row.dialect.name,
-                "utilization": row.value,
-                "flops_per_token": row.flops_per_token,
-                "formula": row.dialect.formula,
-                "source": row.dialect.source,
-                "warning": row.warning,
-            }
-            for row in rows
-        ],
-    }
-    if reported is not None:
-        if not 0 < reported < float("inf"):
-            raise UserInputError(f"--reported must be a positive percentage, got {reported}")
-        document["reported"] = reported / 100
-        document["explanations"] = explanations(
-            reported / 100, work, tokens_per_s=tokens_per_s, gpus=gpus,
-            peaks_flops_per_s=_peaks(options["precision"], peak, options["cluster"]),
-        )  # fmt: skip
-    return document
-
-
-def _peak(cluster: Cluster, precision: str) -> float:
-    from vtrain.errors import UserInputError
-
-    peaks = cluster.device.peak_flops
-    if precision not in peaks:
-        raise UserInputError(
-            f"{cluster.device.name} has no {precision} peak", hint=f"one of {', '.join(peaks)}"
-        )
-    return float(peaks[precision])
-
-
-def _peaks(precision: str, peak: float, label: str) -> dict[str, float]:
-    """Return the peak in use and those of the shipped devices, each value once."""
-    from vtrain.presets import device_names, load_device
-
-    found = {label: peak}
-    for name in device_names():
-        value = load_device(name).peak_flops.get(precision)
-        if value is not None and value not in found.values():
-            found[name] = float(value)
-    return found
+    peak = options["peak_flops_per_s"] or dense_peak(cluster, options["precision"])
+    return mfu_document(
+        work, model=options["model"], label=options["cluster"], gpus=options["gpus"],
+        tokens_per_s=_tokens_per_s(options, seq_length), precision=options["precision"],
+        peak_flops_per_s=peak, reported=reported,
+    )  # fmt: skip
 
 
 def _tokens_per_s(options: dict[str, Any], seq_length: int) -> float:

@@ -34,21 +34,10 @@ def fit_device(
     predicted by constants fitted on the other four fifths.
     """
     # Fitting pulls in pandas and scipy; the rest of the command line does without.
-    from vtrain.latency.fit.borrow import BORROWED
-    from vtrain.latency.fit.writer import (
-        COMMAND,
-        fit_all,
-        report_csv,
-        report_markdown,
-        write_toml,
-    )
-    from vtrain.presets import device_names, load_device
+    from vtrain.latency.fit.writer import fit_all, fit_order, write_fits, write_report
 
-    order = [*BORROWED, *(name for name in device_names() if name not in BORROWED)]
-    wanted = {load_device(name).name for name in chosen} or set(order)
-    names = [name for name in order if name in wanted]
     devices, clusters, scores = fit_all(
-        profiles, names, lambda name: click.echo(f"fitting {name}", err=True)
+        profiles, fit_order(chosen), lambda name: click.echo(f"fitting {name}", err=True)
     )
     for score in scores:
         click.echo(
@@ -56,23 +45,6 @@ def fit_device(
             f"{score.error.rows:6d}  {score.error.mape_pct:6.1f} ({score.error.median_ape_pct:.1f})"
         )
     if out is not None:
-        for name, table in devices.items():
-            write_toml(out / "devices" / f"{name}.toml", table)
-        for name, table in clusters.items():
-            write_toml(out / "clusters" / f"{name}.toml", table)
+        write_fits(out, devices, clusters)
     if report is not None:
-        import numpy
-        import scipy
-
-        report.mkdir(parents=True, exist_ok=True)
-        header = (
-            "# Operator and collective models: held-out error\n\n"
-            f"Command: `{COMMAND} --report results/operators`, "
-            f"NumPy {numpy.__version__}, SciPy {scipy.__version__}.\n"
-            "MAPE (median APE) in %, five-fold cross-validation; products hold out (n, k) weight "
-            "matrices, attention whole shapes, collectives message sizes, the network whole "
-            "cluster sizes. Roofline: datasheet peaks, nothing fitted. `every m`: the protocol of "
-            "the published comparison, rows one past a multiple of 16 included."
-        )
-        (report / "operators.csv").write_text(report_csv(scores), encoding="utf-8")
-        (report / "README.md").write_text(report_markdown(scores, header), encoding="utf-8")
+        write_report(report, scores)

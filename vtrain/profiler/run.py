@@ -6,8 +6,15 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vtrain.profiler.report import dry_run_text, fit_lines, outcome_lines, verdict_text
+
+if TYPE_CHECKING:
+    from vtrain.profiler.operators import Operator
+    from vtrain.profiler.prediction import Profile
+    from vtrain.profiler.session import Outcome
+    from vtrain.profiler.verify import Verdict
 
 Progress = Callable[[int, int, str], None]
 
@@ -72,10 +79,22 @@ def rank() -> int:
 
 def describe_run(options: RunOptions) -> str:
     """Return what a run would measure."""
-    from vtrain.profiler.operators import plan_operators
+    return dry_run_text(planned_operators(options.kind, options.gemms), options.minutes)
 
-    element = 2.0 if options.kind == "cuda" else 4.0
-    return dry_run_text(plan_operators(options.kind, element, options.gemms), options.minutes)
+
+def planned_operators(kind: str, gemms: int) -> list[Operator]:
+    """Return what a run measures, half precision on a GPU and single on a CPU.
+
+    Raises:
+        UserInputError: an unknown kind of device.
+    """
+    from vtrain.errors import UserInputError
+    from vtrain.profiler.operators import plan_operators
+    from vtrain.profiler.runtime import DEVICE_KINDS
+
+    if kind not in DEVICE_KINDS:
+        raise UserInputError(f"unknown device {kind!r}", hint=f"one of {', '.join(DEVICE_KINDS)}")
+    return plan_operators(kind, 2.0 if kind == "cuda" else 4.0, gemms)
 
 
 def run_profile(options: RunOptions, progress: Progress) -> Iterator[str]:
@@ -84,13 +103,22 @@ def run_profile(options: RunOptions, progress: Progress) -> Iterator[str]:
     Raises:
         UserInputError: no torch, no device, or a folder that holds something else.
     """
-    from vtrain.profiler.runtime import open_runtime
-
     if world_size() > 1:
         from vtrain.profiler.collectives import measure_collectives
 
         yield from measure_collectives(options, progress)
         return
+    yield from outcome_lines(options.out, measure_device(options, progress))
+    yield from fit_lines_of(options.out)
+
+
+def measure_device(options: RunOptions, progress: Progress) -> Outcome:
+    """Measure the operators of this process's device into a profile folder.
+
+    Raises:
+        UserInputError: no torch, no device, or a folder that holds something else.
+    """
+    from vtrain.profiler.runtime import open_runtime
     from vtrain.profiler.session import measure_operators
 
     runtime = open_runtime(options.kind, threads=options.threads)
@@ -100,13 +128,11 @@ def run_profile(options: RunOptions, progress: Progress) -> Iterator[str]:
 
         for path in (options.out / FILE, *(path_of(options.out, name) for name in COLUMNS)):
             path.unlink(missing_ok=True)
-    outcome = measure_operators(
+    return measure_operators(
         runtime, options.out, name=options.name, gemms=options.gemms,
         seconds_limit=60.0 * options.minutes, resume=options.resume or options.force,
         progress=progress,
     )  # fmt: skip
-    yield from outcome_lines(options.out, outcome)
-    yield from fit_lines_of(options.out)
 
 
 def fit_lines_of(folder: Path) -> Iterator[str]:
@@ -123,8 +149,6 @@ def run_verify(options: VerifyOptions, progress: Progress) -> Iterator[str]:
         UserInputError: no torch, no profile, or one of another device.
     """
     from vtrain.profiler.prediction import load_profile
-    from vtrain.profiler.runtime import open_runtime
-    from vtrain.profiler.verify import verify_steps
 
     profile = load_profile(options.folder)
     if world_size() > 1:
@@ -132,13 +156,24 @@ def run_verify(options: VerifyOptions, progress: Progress) -> Iterator[str]:
 
         yield from verify_parallel(profile, options)
         return
+    verdict = verify_device(profile, options, progress)
+    yield verdict_text(profile, verdict, as_json=options.as_json)
+
+
+def verify_device(profile: Profile, options: VerifyOptions, progress: Progress) -> Verdict:
+    """Run real steps of random configurations in this process and compare.
+
+    Raises:
+        UserInputError: no torch, or a profile of another device.
+    """
     from vtrain.profiler.configs import random_configs
+    from vtrain.profiler.runtime import open_runtime
+    from vtrain.profiler.verify import verify_steps
 
     kind = profile.meta.kind
     runtime = open_runtime(kind, threads=profile.meta.units if kind == "cpu" else 1)
-    verdict = verify_steps(
+    return verify_steps(
         runtime, profile, random_configs(kind, options.count, options.seed),
         repeats=options.repeats, memory=options.memory,
         seconds_limit=60.0 * options.minutes, progress=progress,
     )  # fmt: skip
-    yield verdict_text(profile, verdict, as_json=options.as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import UserInputError
@@ -58,8 +59,41 @@ def read_upkeep(options: dict[str, Any]) -> Upkeep:
     return Upkeep(failures=options["failures"], rescale_s=seconds)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Played:
+    """A workload that was played.
+
+    Attributes:
+        document: what `vtrain tenancy run --json` prints.
+        outcome: what happened to every job; None for several seeds.
+        gpus_per_node: of the shared cluster.
+    """
+
+    document: dict[str, Any]
+    outcome: Outcome | None
+    gpus_per_node: int
+
+
 def run_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
     """Play a workload, write the files asked for, and return the JSON document.
+
+    Raises:
+        UserInputError: contradictory options or bad jobs.
+    """
+    files = any(options[key] for key in ("log_file", "timeline_file", "gantt_file"))
+    played = play_options(options, warn=warn, record=files)
+    if played.outcome is not None:
+        _write_files(options, played.outcome, played.gpus_per_node)
+    return played.document
+
+
+def play_options(options: dict[str, Any], *, warn: Warn, record: bool) -> Played:
+    """Play the workload that options describe.
+
+    Args:
+        options: by the names of the command's options.
+        warn: called with each row left out.
+        record: keep who held which nodes when; one seed only.
 
     Raises:
         UserInputError: contradictory options or bad jobs.
@@ -68,8 +102,7 @@ def run_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
         raise UserInputError(
             "give either --jobs or --generate", hint="e.g. --generate jobs=64,load=0.9"
         )
-    files = [key for key in ("log_file", "timeline_file", "gantt_file") if options[key]]
-    if options["seeds"] > 1 and (files or options["jobs_file"]):
+    if options["seeds"] > 1 and (record or options["jobs_file"]):
         raise UserInputError(
             "--seeds above 1 goes with --generate, without --log, --timeline and --gantt"
         )
@@ -84,7 +117,7 @@ def run_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
             "price_usd_per_gpu_hour": price, "failures": upkeep.failures,
             "failures_per_gpu_hour": upkeep.failures_per_gpu_hour,
             "restart_s": upkeep.restart_s, "rescale_s": upkeep.rescale_s,
-            "workload": options["jobs_file"] or options["recipe"],
+            "workload": str(options["jobs_file"] or options["recipe"]),
         },
     }  # fmt: skip
     if options["seeds"] > 1:
@@ -94,18 +127,19 @@ def run_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
         )  # fmt: skip
         seeds = range(options["seed"], options["seed"] + options["seeds"])
         rows = run_seeds(case, book, seeds, workers=options["workers"])
-        return {**document, "seeds": options["seeds"], "means": _means(rows), "runs": rows}
+        document |= {"seeds": options["seeds"], "means": _means(rows), "runs": rows}
+        return Played(document=document, outcome=None, gpus_per_node=book.gpus_per_node)
     workload = _workload(options, book, upkeep)
     for item in workload.bad:
         warn(f"row {item.row} left out: {item.reason}")
     outcome = play(
-        workload, book, upkeep, policy=options["policy"], seed=options["seed"], record=bool(files)
+        workload, book, upkeep, policy=options["policy"], seed=options["seed"], record=record
     )  # fmt: skip
-    _write_files(options, outcome, book)
     figures = summarise(outcome, gpus_per_node=book.gpus_per_node, price_usd_per_gpu_hour=price)
     skipped = [{"row": item.row, "reason": item.reason} for item in workload.bad]
-    return {**document, **figures, "skipped": skipped,
-            "jobs_log": job_rows(outcome, gpus_per_node=book.gpus_per_node)}  # fmt: skip
+    document |= {**figures, "skipped": skipped,
+                 "jobs_log": job_rows(outcome, gpus_per_node=book.gpus_per_node)}  # fmt: skip
+    return Played(document=document, outcome=outcome, gpus_per_node=book.gpus_per_node)
 
 
 def run_table(document: dict[str, Any]) -> str:
@@ -232,19 +266,22 @@ def _workload(options: dict[str, Any], book: SpeedBook, upkeep: Upkeep) -> Workl
     )  # fmt: skip
 
 
-def _write_files(options: dict[str, Any], outcome: Outcome, book: SpeedBook) -> None:
+def _write_files(options: dict[str, Any], outcome: Outcome, gpus_per_node: int) -> None:
     from vtrain.files import write_text
 
     if options["log_file"]:
-        rows = job_rows(outcome, gpus_per_node=book.gpus_per_node)
+        rows = job_rows(outcome, gpus_per_node=gpus_per_node)
         write_text(options["log_file"], to_csv(rows))
     if options["timeline_file"]:
         write_text(options["timeline_file"], to_csv(segment_rows(outcome)))
     if options["gantt_file"]:
-        title = f"{options['policy']}, {options['gpus']} GPUs, {len(outcome.states)} jobs"
-        write_text(
-            options["gantt_file"], gantt_svg(outcome, gpus_per_node=book.gpus_per_node, title=title)
-        )  # fmt: skip
+        write_text(options["gantt_file"], gantt_of(options, outcome, gpus_per_node))
+
+
+def gantt_of(options: dict[str, Any], outcome: Outcome, gpus_per_node: int) -> str:
+    """Return the cluster over time as SVG."""
+    title = f"{options['policy']}, {options['gpus']} GPUs, {len(outcome.states)} jobs"
+    return gantt_svg(outcome, gpus_per_node=gpus_per_node, title=title)
 
 
 def _means(rows: list[dict[str, Any]]) -> dict[str, dict[str, float] | None]:

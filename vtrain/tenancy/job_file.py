@@ -46,13 +46,30 @@ class BadRow:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobText:
+    """Jobs that are in memory instead of in a file.
+
+    Attributes:
+        name: what messages call them.
+        text: CSV with a header.
+    """
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        """Return the name, as a path returns its own."""
+        return self.name
+
+
 def read_jobs(
-    path: str | Path, seq_length_of: Callable[[str], int | None]
+    path: str | Path | JobText, seq_length_of: Callable[[str], int | None]
 ) -> tuple[list[tuple[int, Job]], list[BadRow]]:
     """Read a file of jobs.
 
     Args:
-        path: CSV with a header.
+        path: CSV with a header, in a file or in memory.
         seq_length_of: own sequence length of a model; raises `UserInputError` for unknown ones.
 
     Returns:
@@ -61,14 +78,9 @@ def read_jobs(
     Raises:
         UserInputError: when the file cannot be read or lacks a needed column.
     """
-    where = Path(path)
-    try:
-        text = where.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UserInputError(f"cannot read jobs from {where}: {reason}") from None
+    text = path.text if isinstance(path, JobText) else _read(Path(path))
     reader = csv.DictReader(io.StringIO(text))
-    _check_header(where, [name.strip() for name in reader.fieldnames or ()])
+    _check_header(str(path), [name.strip() for name in reader.fieldnames or ()])
     jobs: list[tuple[int, Job]] = []
     bad: list[BadRow] = []
     for number, raw in enumerate(reader, start=1):
@@ -80,11 +92,19 @@ def read_jobs(
         except UserInputError as error:
             bad.append(BadRow(row=number, reason=str(error)))
     if not jobs and not bad:
-        raise UserInputError(f"{where} holds no jobs")
+        raise UserInputError(f"{path} holds no jobs")
     return jobs, bad
 
 
-def _check_header(where: Path, names: list[str]) -> None:
+def _read(where: Path) -> str:
+    try:
+        return where.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise UserInputError(f"cannot read jobs from {where}: {reason}") from None
+
+
+def _check_header(where: str, names: list[str]) -> None:
     missing = [name for name in NEEDED if name not in names]
     if not any(name in names for name in WORK):
         missing.append("tokens (or steps)")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vtrain.tenancy.engine import Outcome
     from vtrain.tenancy.generate import WorkloadSpec
     from vtrain.tenancy.job import Job
+    from vtrain.tenancy.job_file import JobText
     from vtrain.tenancy.speed_book import SpeedBook
     from vtrain.tenancy.upkeep import Upkeep
 
@@ -47,12 +48,12 @@ def generated(
 
 
 def from_file(
-    path: str | Path, book: SpeedBook, upkeep: Upkeep, *, speed: str, skip_bad: bool
+    path: str | Path | JobText, book: SpeedBook, upkeep: Upkeep, *, speed: str, skip_bad: bool
 ) -> Workload:
     """Read a workload; a job that no plan can run on the cluster is as bad as an unreadable one.
 
     Args:
-        path: CSV, see `vtrain.tenancy.job_file`.
+        path: CSV, in a file or in memory; see `vtrain.tenancy.job_file`.
         book: speeds on the cluster.
         upkeep: failure and rescaling costs.
         speed: one of `vtrain.tenancy.speed.SPEEDS`.
