@@ -11,12 +11,28 @@ architectures is `vtrain_search.api.search`; docs/api.md shows every function at
 
 from __future__ import annotations
 
+from vtrain.api.calibration import SiteCalibration, calibrate
 from vtrain.api.catalogue import clusters, models, prices, stacks
-from vtrain.api.planning import plans, simulate, simulate_design
+from vtrain.api.devices import DeviceFits, fit_devices, profile_budget
+from vtrain.api.planning import explain_plans, plans, simulate, simulate_design
+from vtrain.api.profiling import (
+    MachineProfile,
+    StepChecks,
+    profile_fit,
+    profile_import,
+    profile_plan,
+    profile_run,
+    profile_verify,
+)
 from vtrain.api.result import Simulation
-from vtrain.api.tools import calibrate, export, mfu, read_file
+from vtrain.api.sharing import Admission, TenancyRun, tenancy_admit, tenancy_run
+from vtrain.api.tools import explain_mfu, export, mfu, read_file
+from vtrain.api.validation import Validation, validate
 
 __all__ = [
-    "Simulation", "calibrate", "clusters", "export", "mfu", "models", "plans", "prices",
-    "read_file", "simulate", "simulate_design", "stacks",
+    "Admission", "DeviceFits", "MachineProfile", "Simulation", "SiteCalibration", "StepChecks",
+    "TenancyRun", "Validation", "calibrate", "clusters", "explain_mfu", "explain_plans", "export",
+    "fit_devices", "mfu", "models", "plans", "prices", "profile_budget", "profile_fit",
+    "profile_import", "profile_plan", "profile_run", "profile_verify", "read_file", "simulate",
+    "simulate_design", "stacks", "tenancy_admit", "tenancy_run", "validate",
 ]  # fmt: skip

@@ -108,6 +108,7 @@ def plans(
     price_usd_per_gpu_hour: float | None = None,
     misfits: bool = False,
     pareto: bool = False,
+    max_micro_batch: bool = False,
     stack: str | Path | Stack = DEFAULT_STACK,
     seq_length: int | None = None,
     site: str | SiteFactors | None = None,
@@ -124,6 +125,7 @@ def plans(
         price_usd_per_gpu_hour: the cluster's default price when None.
         misfits: keep plans that do not fit in memory.
         pareto: keep only plans that no other beats in both step time and GPU-time.
+        max_micro_batch: keep for each layout the largest micro-batch that fits and the fastest.
         stack: as `simulate`.
         seq_length: as `simulate`.
         site: as `simulate`.
@@ -137,11 +139,8 @@ def plans(
     import pandas as pd
 
     from vtrain.prices import default_price
-    from vtrain.ranking import rank_plans
+    from vtrain.ranking import largest_micro_batches, rank_plans
 
-    for name in choices:
-        if name not in _CHOICES:
-            raise UserInputError(f"plans() takes no {name!r}", hint=f"one of {', '.join(_CHOICES)}")
     setting = make_setting(model, cluster, stack, seq_length, site)
     price = price_usd_per_gpu_hour
     if price is None:
@@ -149,11 +148,58 @@ def plans(
         price = 1.0 if tokens is None else default_price(setting.cluster.name).usd_per_gpu_hour
     ranked = rank_plans(
         setting, gpus=several(gpus), global_batch_size=global_batch_size, tokens=tokens,
-        price_usd_per_gpu_hour=price, pareto=pareto, keep_misfits=misfits,
-        pins={name: several(value) for name, value in choices.items()},
+        price_usd_per_gpu_hour=price, pareto=pareto, keep_misfits=misfits, pins=_pins(choices),
     )  # fmt: skip
+    if max_micro_batch:
+        ranked = largest_micro_batches(ranked)
     frame = pd.DataFrame(ranked.rows())
     return frame.drop(columns=["days", "gpu_hours", "cost_usd"]) if tokens is None else frame
+
+
+def explain_plans(
+    model: Model,
+    cluster: str | Path | Cluster = DEFAULT_CLUSTER,
+    *,
+    gpus: int | Sequence[int],
+    global_batch_size: int,
+    stack: str | Path | Stack = DEFAULT_STACK,
+    seq_length: int | None = None,
+    site: str | SiteFactors | None = None,
+    **choices: Any,
+) -> str:
+    """Return why the fastest plans that do not fit do not, as `vtrain plans --explain` does.
+
+    Args:
+        model: as `plans`; the other arguments too.
+        cluster: as `plans`.
+        gpus: as `plans`.
+        global_batch_size: as `plans`.
+        stack: as `plans`.
+        seq_length: as `plans`.
+        site: as `plans`.
+        choices: as `plans`.
+
+    Raises:
+        UserInputError: an unknown choice, or GPUs that are no whole nodes.
+        InfeasibleError: no plan is valid.
+    """
+    from vtrain.explain import explain_misfits
+    from vtrain.ranking import rank_plans
+
+    setting = make_setting(model, cluster, stack, seq_length, site)
+    # Nothing here depends on the price of a GPU-hour.
+    everything = rank_plans(
+        setting, gpus=several(gpus), global_batch_size=global_batch_size, tokens=None,
+        price_usd_per_gpu_hour=1.0, pareto=False, keep_misfits=True, pins=_pins(choices),
+    )  # fmt: skip
+    return explain_misfits(setting, everything)
+
+
+def _pins(choices: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    for name in choices:
+        if name not in _CHOICES:
+            raise UserInputError(f"plans() takes no {name!r}", hint=f"one of {', '.join(_CHOICES)}")
+    return {name: several(value) for name, value in choices.items()}
 
 
 def _simulation(

@@ -43,7 +43,7 @@ def make_setting(
         architecture=architecture,
         cluster=cluster if isinstance(cluster, Cluster) else load_cluster(cluster),
         stack=stack if isinstance(stack, Stack) else load_stack(stack),
-        site=site if isinstance(site, SiteFactors) else read_site(site),
+        site=read_site(site),
         seq_length=length,
     )
 
