@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from vtrain_search.api import SearchResult, laws, search
+from vtrain_search.api import SearchResult, dry_run, laws, search
 from vtrain_search.cli import cli
 
 import vtrain.api as vt
@@ -55,6 +55,49 @@ def test_the_design_simulates_to_its_row(result: SearchResult) -> None:
         assert found.mfu == pytest.approx(row["mfu"], rel=1e-12)
 
 
+def test_a_row_of_a_document_is_read_and_exported(result: SearchResult, tmp_path: Path) -> None:
+    """The document of two budgets is a file of two designs; either is exported by its row."""
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(result.document()))
+    for row, found in enumerate(result.rows, start=1):
+        assert vt.read_file(path, row=row).plan == result.design(found["budget"]).plan
+        assert vt.export(path, "megatron", row=row) == vt.export(
+            result.design(found["budget"]), "megatron"
+        )
+
+
+def test_questions_about_a_result(result: SearchResult) -> None:
+    """What-if rows, laws and the dry run are those of the command line."""
+    document = result.document()
+    told = result.what_if().to_dict("records")
+    assert [row["change"] for row in told] == [
+        row["change"] for row in document["sensitivity"]["changes"]
+    ]
+    laws_ = result.compare_laws("$10.0k")
+    assert {pick["law"] for pick in laws_.picks} == set(laws().index)
+    text = dry_run("1e4usd", fix=FEW)
+    assert "expected time" in text
+    assert "with 1 worker" in text
+    with pytest.raises(UserInputError, match="takes no 'trials'"):
+        dry_run("1e4usd", trials=3)
+
+
+def test_a_run_folder_is_kept_and_gone_on_with(tmp_path: Path) -> None:
+    """`save_dir` keeps the folder of --save-dir; `resume` finds the same again."""
+    words = {"fix": FEW, "trials": 8, "save_dir": tmp_path / "run"}
+    first = search("1e4usd", **words)
+    assert (tmp_path / "run" / "best.toml").exists()
+    assert vt.simulate_design(tmp_path / "run" / "best.toml").plan == first.design().plan
+    assert search("1e4usd", **words, resume=True).rows == first.rows
+    with pytest.raises(UserInputError, match="run"):
+        search("1e4usd", **words)
+    with pytest.raises(UserInputError, match="different"):
+        search("2e4usd", **words, resume=True)
+    assert search("2e4usd", **words, force=True).best["budget"] == "$20.0k"
+    with pytest.raises(UserInputError, match="resume needs save_dir"):
+        search("1e4usd", resume=True)
+
+
 def test_reports_and_alternatives(result: SearchResult, tmp_path: Path) -> None:
     """A result writes its report and explains a named alternative."""
     result.report(tmp_path / "plan.md", alternatives=["tp=4"], budget="$10.0k", date="2026-12-01")
@@ -78,6 +121,8 @@ def test_pins_and_ranges_reach_the_search() -> None:
     assert held["gpus"] <= 16
     assert held["days"] <= 20
     assert held["cluster"] == "a100-sxm-80g"
+    long = search("1e4usd", fix=FEW, trials=8, tokens_per_parameter_min=100).best
+    assert long["tokens"] >= 100 * long["parameters"]
     assert search("1e5usd", model="llama3-8b", fix=FEW).best["parameters"] == 8_030_261_248
 
 

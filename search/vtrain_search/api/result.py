@@ -1,23 +1,13 @@
-"""The search from Python: one call, results as frames.
-
-    from vtrain_search.api import search
-
-    result = search("1e6usd")
-    result.table            # the scaling table, one row a budget
-    result.best["loss"]     # the recommended design, as a row of `vtrain-search --json`
-    result.report("plan.html")
-
-What the simulator can do alone is in `vtrain.api`.
-"""
+"""What a search found, as an object with frames."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from vtrain.errors import InfeasibleError, UserInputError
+from vtrain.errors import UserInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +18,11 @@ if TYPE_CHECKING:
     from vtrain_search.alternatives import Comparison
     from vtrain_search.build import Request
     from vtrain_search.driver import Found
+    from vtrain_search.laws import Comparison as LawComparison
     from vtrain_search.problem import Problem
     from vtrain_search.report import Answer
     from vtrain_search.search_state import Settings
 
-__all__ = ["SearchResult", "laws", "search"]
-
-Words = str | float | Sequence[str]
 _SHOWN = (
     "budget", "parameters", "tokens", "loss", "loss_low", "loss_high", "cluster", "gpus", "tp",
     "pp", "dp", "micro_batch_size", "global_batch_size", "mfu", "days", "cost_usd",
@@ -145,6 +133,39 @@ class SearchResult:
         wanted = names or usual_alternatives(answer.case, answer.row, fixed=fixed)
         return [compare(self.problem, answer, name) for name in wanted]
 
+    def what_if(self, budget: str | None = None) -> DataFrame:
+        """Return the best design under changed prices, speeds, limits and laws, one row each.
+
+        Args:
+            budget: label of the budget; the last one when None.
+        """
+        import pandas as pd
+
+        from vtrain_search.report.what_if import what_if_json
+        from vtrain_search.sensitivity import sensitivity
+
+        answer = self.answer(budget)
+        return pd.DataFrame(what_if_json(answer, sensitivity(self.problem, answer))["changes"])
+
+    def compare_laws(self, budget: str | None = None) -> LawComparison:
+        """Return what every loss law would pick among the designs tried, as `--compare-laws`.
+
+        `.picks` has a record a law, `.rules` one a rule, `.table` the regret, `.text()` says it.
+
+        Args:
+            budget: label of the budget; the last one when None.
+        """
+        from vtrain_search.laws import compare_laws
+        from vtrain_search.objective import designs_of_rows
+
+        case = self.answer(budget).case
+        trials = next(
+            s.trials for c, s in zip(self.problem.cases, self.found.searches, strict=True)
+            if c is case
+        )  # fmt: skip
+        rows = [t.outcome.row for t in trials if t.outcome.feasible]
+        return compare_laws(designs_of_rows(rows), unique_tokens=self.problem.loss.unique_tokens)
+
     def report(
         self,
         path: str | Path,
@@ -184,143 +205,3 @@ class SearchResult:
 
         head = f"<p><b>{escape(recommendation(self.answers[-1].row))}</b></p>"
         return head + str(self.table[list(_SHOWN)].to_html(index=False))
-
-
-def search(
-    budget: str | Sequence[str] = (),
-    *,
-    cluster: str | Sequence[str] = (),
-    price: Words = (),
-    deadline: str = "",
-    max_gpus: int | None = None,
-    target_loss: float | Sequence[float] = (),
-    objective: str = "",
-    model: str = "",
-    fix: Mapping[str, Any] | None = None,
-    limit: Mapping[str, tuple[float, float]] | None = None,
-    seq_length: int | None = None,
-    vocab_size: int | None = None,
-    unique_tokens: float | str = "",
-    stack: str = "",
-    site: str | Path = "",
-    law: str | Path = "",
-    sampler: str = "tpe",
-    space: str = "bilevel",
-    seed: int = 0,
-    trials: int | None = None,
-    timeout: str = "",
-    workers: int | str = 1,
-    quiet: bool = True,
-) -> SearchResult:
-    """Find the lowest-loss design a budget can train, as `vtrain-search` does.
-
-    The same words mean the same as on the command line, and the same seed finds the same.
-
-    Args:
-        budget: `1e6usd`, `2M gpu-hours`, `512xH100x30d`, a range `1e4usd..1e7usd:13`; or several.
-        cluster: names or files; several are compared.
-        price: dollars a GPU-hour, one a cluster.
-        deadline: wall time at most, such as `30d`.
-        max_gpus: GPUs at most.
-        target_loss: reach this loss instead, for least cost or time.
-        objective: "cost" or "time", with a target loss.
-        model: a fixed model by name or file: only how to train it is searched.
-        fix: pinned dimensions, such as `{"tp": 8, "micro_batch_size": (1, 2)}`.
-        limit: ranges, such as `{"hidden_size": (4096, 8192)}`.
-        seq_length: tokens of a sequence.
-        vocab_size: vocabulary before padding.
-        unique_tokens: distinct training tokens there are.
-        stack: training software.
-        site: file of site factors.
-        law: loss law, by name or file.
-        sampler: tpe, cmaes, nsga2, random.
-        space: bilevel or joint.
-        seed: seed of the search.
-        trials: trials of one budget at most.
-        timeout: stop after so long with what there is, such as `10min`.
-        workers: processes; 1 searches in this one, "auto" and more use Ray.
-        quiet: no progress on stderr.
-
-    Raises:
-        UserInputError: for words that cannot be read.
-        InfeasibleError: when no budget has a feasible design; names the nearest way out.
-    """
-    from vtrain.units import parse_duration_s
-    from vtrain_search.build import build_problem
-    from vtrain_search.driver import search as run
-    from vtrain_search.report import answer_case
-    from vtrain_search.report.progress import ProgressLine
-    from vtrain_search.run_options import RunOptions
-    from vtrain_search.samplers import quiet_optuna
-    from vtrain_search.search_state import Settings
-    from vtrain_search.workers import make_executor
-
-    losses = (target_loss,) if isinstance(target_loss, int | float) else tuple(target_loss)
-    request = _request(
-        budgets=_words(budget), clusters=_words(cluster), prices=_words(price), deadline=deadline,
-        max_gpus=max_gpus, target_losses=losses, objective=objective, arch=model,
-        fixed=_pins(fix), ranged=_ranges(limit), seq_length=seq_length, vocab_size=vocab_size,
-        unique_tokens=str(unique_tokens), stack=stack, site=str(site), law=str(law),
-    )  # fmt: skip
-    quiet_optuna()
-    problem = build_problem(request)
-    settings = Settings(sampler=sampler, seed=seed, space=space, max_trials=trials)
-    options = RunOptions(workers=str(workers), quiet=quiet)
-    timeout_s = parse_duration_s(timeout) if timeout else None
-    executor = make_executor(problem, options)
-    try:
-        with ProgressLine(len(problem.cases), quiet=quiet) as progress:
-            found = run(problem, settings, executor, timeout_s=timeout_s, on_progress=progress)
-    finally:
-        executor.close()
-    answers = [
-        answer_case(problem, case, own, seed=seed)
-        for case, own in zip(problem.cases, found.searches, strict=True)
-    ]
-    there = tuple(answer for answer in answers if answer is not None)
-    if not there:
-        raise _nothing(problem, found)
-    return SearchResult(
-        problem=problem, request=request, settings=settings, found=found, answers=there
-    )
-
-
-def laws() -> DataFrame:
-    """Return the shipped loss laws with formula, convention, data and source, one row each."""
-    import pandas as pd
-
-    from vtrain_search.laws import law_names, load_law
-    from vtrain_search.laws.cli import law_record
-
-    return pd.DataFrame([law_record(load_law(name)) for name in law_names()]).set_index("name")
-
-
-def _request(**words: Any) -> Request:
-    """Return a request of what was stated; the rest keeps its default."""
-    from vtrain_search.build import Request
-
-    return Request(**{k: v for k, v in words.items() if v not in (None, "")})
-
-
-def _words(value: Words) -> tuple[str, ...]:
-    return (str(value),) if isinstance(value, str | int | float) else tuple(map(str, value))
-
-
-def _pins(fix: Mapping[str, Any] | None) -> tuple[str, ...]:
-    found = []
-    for key, value in (fix or {}).items():
-        several = value if isinstance(value, list | tuple) else (value,)
-        found.append(f"{key}={','.join(map(str, several))}")
-    return tuple(found)
-
-
-def _ranges(limit: Mapping[str, tuple[float, float]] | None) -> tuple[str, ...]:
-    return tuple(f"{key}={low}..{high}" for key, (low, high) in (limit or {}).items())
-
-
-def _nothing(problem: Problem, found: Found) -> InfeasibleError:
-    from vtrain_search.diagnosis import diagnose
-
-    if found.stopped:
-        return InfeasibleError(f"stopped ({found.stopped}) before any feasible design was found")
-    return diagnose(problem, found)
