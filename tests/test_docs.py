@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(\w*(?: torch)?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NEEDS_TORCH = "python torch"
 _SHELL = ("", "bash", "sh", "console")
 
 
@@ -34,13 +35,27 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def write_files(folder: Path) -> None:
-    """Write the launch script and the model that pages call run_gpt3.sh and config.json."""
+    """Write what pages speak of: run_gpt3.sh, config.json, train.csv and the folder tables."""
     import vtrain.api as vt
 
     run = vt.simulate("gpt3-175b", "A100", gpus=1024, tp=8, pp=16, global_batch_size=1536)
     (folder / "run_gpt3.sh").write_text(vt.export(run.design(), "megatron"))
     small = vt.simulate("llama3-8b", gpus=8, tp=2, global_batch_size=512)
     (folder / "config.json").write_text(vt.export(small.design(), "hf"))
+    steps = "".join(f"{number},{7.0 + 0.01 * (number % 3)}\n" for number in range(1, 40))
+    (folder / "train.csv").write_text(f"number,step_time_s\n{steps}")
+    (folder / "tables").mkdir()
+    (folder / "tables" / "gemm.csv").write_text(products())
+
+
+def products() -> str:
+    """Return a table of matrix products of an H100: dense peak at 70 %, 5 us to start."""
+    lines = ["gpu,dtype,m,n,k,time_us,tflops,source,layout,batch,note"]
+    for m in (512, 1024, 2048, 4096, 8192):
+        for n, k in ((1024, 4096), (4096, 1024), (4096, 4096), (8192, 4096), (4096, 14336)):
+            seconds = 5e-6 + 2.0 * m * n * k / (0.7 * 989.4e12)
+            lines.append(f"H100-SXM,bf16,{m},{n},{k},{seconds * 1e6:.4g},,made up,TN,1,")
+    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +67,20 @@ def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
     write_files(tmp_path)
     names: dict[str, object] = {"__name__": page.stem}
     for body in blocks(page, "python"):
+        exec(compile(body, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, _NEEDS_TORCH)], ids=lambda p: p.stem
+)  # fmt: skip
+def test_python_that_measures_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The blocks of a page that measure this machine run where torch is installed."""
+    pytest.importorskip("torch", reason="measuring needs torch, which is not installed")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": page.stem}
+    for body in blocks(page, _NEEDS_TORCH):
         exec(compile(body, str(page), "exec"), names)
 
 
