@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from vtrain.tenancy.outcome import met_deadline
 from vtrain.tenancy.placement import ranges
@@ -17,11 +17,28 @@ _HUE_STEP = 137.508
 _TICKS = (1.0, 2.0, 5.0, 10.0, 24.0, 48.0, 120.0, 240.0, 480.0, 1200.0, 2400.0, 4800.0)
 
 
+_CHARACTER, _LINE = 6.8, 14.0
+"""Width of a character and height of a line of the labels."""
+
+
+class _Box(NamedTuple):
+    """A rectangle in the picture's units."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def area(self) -> float:
+        """Width times height."""
+        return self.width * self.height
+
+
 def gantt_svg(outcome: Outcome, *, gpus_per_node: int, title: str) -> str:
     """Draw a recorded run as SVG.
 
-    Time runs to the right, nodes upwards; jobs that missed their deadline have a red edge. The
-    job and its dates appear where the pointer rests.
+    Time runs to the right, nodes upwards; jobs that missed their deadline have a red edge. A
+    job's name stands in its largest bar, if it fits; its dates appear where the pointer rests.
 
     Args:
         outcome: a run with its segments recorded.
@@ -39,6 +56,7 @@ def gantt_svg(outcome: Outcome, *, gpus_per_node: int, title: str) -> str:
         f'<rect width="{_WIDTH:g}" height="{_HEIGHT:g}" fill="white"/>',
         f'<text x="{_LEFT:g}" y="20" font-size="14">{escape(title)}</text>',
     ]
+    largest: dict[int, _Box] = {}
     for seg in outcome.segments:
         state = outcome.states[seg.job]
         late = state.job.has_deadline and not met_deadline(state)
@@ -49,14 +67,25 @@ def gantt_svg(outcome: Outcome, *, gpus_per_node: int, title: str) -> str:
             f"{state.job.name} ({state.job.model}): {held} GPUs, hour "
             f"{(seg.start_s - start) / 3600.0:.1f} to {(seg.end_s - start) / 3600.0:.1f}"
         )
-        boxes = "".join(
-            f'<rect x="{_LEFT + (seg.start_s - start) * per_s:.2f}" '
-            f'y="{floor - (first + count) * per_node:.2f}" '
-            f'width="{max(0.2, (seg.end_s - seg.start_s) * per_s):.2f}" '
-            f'height="{count * per_node:.2f}"/>'
+        boxes = [
+            _Box(
+                x=_LEFT + (seg.start_s - start) * per_s, y=floor - (first + count) * per_node,
+                width=max(0.2, (seg.end_s - seg.start_s) * per_s), height=count * per_node,
+            )
             for first, count in ranges(seg.nodes)
+        ]  # fmt: skip
+        largest[seg.job] = max(*boxes, largest.get(seg.job, boxes[0]), key=_Box.area)
+        shapes = "".join(
+            f'<rect x="{b.x:.2f}" y="{b.y:.2f}" width="{b.width:.2f}" height="{b.height:.2f}"/>'
+            for b in boxes
         )
-        parts.append(f'<g fill="hsl({hue:.0f},62%,62%)"{edge}><title>{label}</title>{boxes}</g>')
+        parts.append(f'<g fill="hsl({hue:.0f},62%,62%)"{edge}><title>{label}</title>{shapes}</g>')
+    parts += [
+        f'<text x="{b.x + b.width / 2:.1f}" y="{b.y + b.height / 2 + 4:.1f}" '
+        f'text-anchor="middle" pointer-events="none">{escape(name)}</text>'
+        for b, name in ((b, outcome.states[job].job.name) for job, b in largest.items())
+        if b.width >= _CHARACTER * len(name) and b.height >= _LINE
+    ]
     parts += _axes(end - start, per_s, floor, outcome.cluster_nodes, gpus_per_node, per_node)
     return "\n".join([*parts, "</svg>", ""])
 
