@@ -191,7 +191,7 @@ def test_a_device_that_is_not_there_is_named() -> None:
 
 PARALLEL = """
 import sys
-from vtrain.profiler import collectives, parallel
+from vtrain.profiler import collectives, parallel, sharing
 from vtrain.architecture import Architecture
 small = Architecture(num_layers=2, hidden_size=64, num_attention_heads=2, num_key_value_heads=2,
                      head_dim=32, ffn_hidden_size=64, gated_mlp=True, vocab_size=64)
@@ -201,6 +201,8 @@ def tiny(kind, ranks):
             for mode in parallel.MODES]
 parallel.parallel_configs = tiny
 collectives.message_sizes = lambda space: [2**8, 2**12, 2**16, 2**20, 2**22]
+sharing.PRODUCTS, sharing.REPEATS, sharing.BATCH_S = 1, 2, 1e-3
+collectives.REPEATS, collectives.BATCH_S = 2, 1e-3
 from vtrain.cli import main
 sys.argv = ["vtrain", *sys.argv[1:]]
 main()
