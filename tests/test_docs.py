@@ -70,6 +70,7 @@ def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
         exec(compile(body, str(page), "exec"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if blocks(p, _NEEDS_TORCH)], ids=lambda p: p.stem
 )  # fmt: skip
