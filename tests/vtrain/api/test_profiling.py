@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import vtrain.api as vt
 from vtrain.errors import UserInputError
+from vtrain.latency.fit_cli import fit_device
 from vtrain.profiler.cli import profile_group
 
 GPU = "H100-SXM"
@@ -98,9 +99,35 @@ def test_measuring_needs_torch(tmp_path: Path) -> None:
 
 
 def test_device_constants_are_the_commands(shared_data: Path, tmp_path: Path) -> None:
-    """The number of products and its error agree with the published table's own study."""
-    budget = vt.profile_budget(shared_data / "profiles", devices="h100-sxm-80g", shapes=30)
-    assert budget.loc[0, "shapes"] == 30
-    assert 0.0 < budget.loc[0, "tiles_median_ape_pct"] < 30.0
+    """Fitted constants are written as by `vtrain fit-devices`, with the errors it prints."""
+    words = ["--profiles", str(shared_data / "profiles"), "--device", "v100-sxm-32g"]
+    words += ["--out", str(tmp_path / "theirs"), "--report", str(tmp_path / "their-report")]
+    printed = CliRunner().invoke(fit_device, words, catch_exceptions=False).stdout
+    found = vt.fit_devices(shared_data / "profiles", devices="v100-sxm-32g")
+    assert len(found.table) == len(printed.splitlines())
+    assert f"{found.table['mape_pct'].iloc[0]:6.1f}" in printed.splitlines()[0]
+    found.write(tmp_path / "ours")
+    found.report(tmp_path / "our-report")
+    names = [
+        path.relative_to(tmp_path / "theirs") for path in (tmp_path / "theirs").rglob("*.toml")
+    ]
+    assert len(names) == 2
+    for name in names:
+        ours, theirs = tmp_path / "ours" / name, tmp_path / "theirs" / name
+        assert ours.read_bytes() == theirs.read_bytes()
+    for name in ("operators.csv", "README.md"):
+        ours, theirs = tmp_path / "our-report" / name, tmp_path / "their-report" / name
+        assert ours.read_bytes() == theirs.read_bytes()
+    assert "mape_pct" in found._repr_html_()
     with pytest.raises(UserInputError, match=r"gemm\.csv"):
         vt.fit_devices(tmp_path, devices="H100")
+
+
+def test_the_size_of_a_profile_is_studied(shared_data: Path) -> None:
+    """`profile_budget` has the errors that `profile budget` prints, a row a number of products."""
+    tables = shared_data / "profiles"
+    words = ["budget", "--tables", str(tables), "--device", "h100-sxm-80g", "--shapes", "30"]
+    printed = CliRunner().invoke(profile_group, words, catch_exceptions=False).output
+    row = vt.profile_budget(tables, devices="h100-sxm-80g", shapes=30).iloc[0]
+    assert row["shapes"] == 30
+    assert f"{row['tiles_mape_pct']:.1f} ({row['tiles_median_ape_pct']:.1f})" in printed
