@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -30,17 +31,22 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
+def uninterrupted(doing: str = "") -> Iterator[None]:
     """Hold SIGINT and SIGTERM back inside the block; deliver after it the first that came.
 
     For calls into libraries with threads of their own: an exception raised in the middle of
     starting or stopping Ray leaves its native worker half made, and the process dies of a
     segmentation fault at exit. A signal is dropped where the block itself fails: what it raised
     ends the program as well.
+
+    Args:
+        doing: said on stderr when a signal has to wait; empty says nothing.
     """
     came: list[int] = []
 
     def keep(number: int, frame: FrameType | None) -> None:
+        if doing and not came:
+            sys.stderr.write(f"vtrain-search: {doing}, then it stops\n")
         came.append(number)
 
     with _handled_by(keep):

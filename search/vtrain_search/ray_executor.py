@@ -91,7 +91,7 @@ class RayExecutor:
         self._idle: list[Any] = []
         self._pids: list[int] = []
         try:
-            with uninterrupted():
+            with uninterrupted("Ray is still starting"):
                 if not attached:
                     self._connect(workers, address)
                 self._problem_ref = ray.put(problem)

@@ -154,6 +154,10 @@ def _change(
     slowdown: float,
 ) -> Change:  # fmt: skip
     found = {p: o for p in points if (o := evaluator.outcome(p, case)).feasible}
+    kept = _still_holds(answer, case)
+    if kept and all(o.value > answer.row["objective_value"] for o in found.values()):
+        # Each case looks at GPU counts of its own; the answer stays one of them.
+        return Change(name=name, row=answer.row, gap=0.0)
     if not found:
         return Change(name=name, row=None, gap=float("inf"), slowdown=slowdown)
     best = min(found, key=lambda p: found[p].key)
@@ -167,6 +171,19 @@ def _change(
         gap=gap,
         slowdown=slowdown,
         other_model=best != points[0],
+    )
+
+
+def _still_holds(answer: Answer, case: Case) -> bool:
+    """Return whether a case only moves the limits on time and GPUs, and the answer keeps them."""
+    limits = {"deadline_s": case.deadline_s, "max_gpus": case.max_gpus, "offers": case.offers}
+    return (
+        replace(answer.case, **limits) == case
+        and [o.price_usd_per_gpu_hour for o in answer.case.offers]
+        == [o.price_usd_per_gpu_hour for o in case.offers]
+        and answer.row["wall_s"] <= case.deadline_s
+        and answer.row["gpus"] <= case.max_gpus
+        and any(o.name == answer.row["cluster"] for o in case.offers)
     )
 
 

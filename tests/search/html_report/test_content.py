@@ -129,6 +129,16 @@ def test_sensitivity_points_the_right_way(one_budget: Any) -> None:
     assert all(gap <= 0.0 for gap in laws.values())
 
 
+def test_a_looser_limit_never_costs_time(make_run: Callable[..., Any]) -> None:
+    """Where the answer keeps a changed deadline or cap, nothing worse than it is shown."""
+    aimed = make_run(4, budgets=(), target_losses=(2.2,), objective="time")
+    answer = aimed.answers[0]
+    assert answer is not None
+    changes = {c.name: c for c in sensitivity(aimed.problem, answer)}
+    for name in ("deadline 15 days", "deadline 60 days"):
+        assert changes[name].gap <= 0.0
+
+
 def test_sensitivity_is_the_same_everywhere(one_budget: Any, tmp_path: Path) -> None:
     """Terminal, Markdown and JSON show the same figures; asked twice, the same bytes."""
     from vtrain_search.report import document
