@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -181,8 +181,9 @@ def _scaled(plans: list[Plan], name: str, scale: float) -> list[Plan]:
         value = getattr(plan, name) * scale
         if value < 1.0 or not value.is_integer():
             return []
+        change: dict[str, Any] = {name: int(value)}
         try:
-            out.append(replace(plan, **{name: int(value)}))
+            out.append(replace(plan, **change))
         except UserInputError:
             return []
     return out

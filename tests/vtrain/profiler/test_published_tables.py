@@ -29,7 +29,7 @@ def test_thirty_products_fix_the_tile_model(shared_data: Path, device: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", ["a100-sxm-80g", "h100-sxm-80g"])
+@pytest.mark.parametrize("device", FOUR_THOUSAND)
 def test_four_thousand_products_feed_the_residual(shared_data: Path, device: str) -> None:
     """From four thousand products the residual is within a point of the published one."""
     (row,) = profiling_budget(shared_data / "profiles", device, (4000,))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vtrain.hardware import GemmConstants, TileConstants
+from vtrain.hardware import GemmConstants
 from vtrain.latency.fit import gemm as forms
 from vtrain.latency.fit.robust import Error, Form, cross_validate, fit
 
@@ -87,23 +87,33 @@ def fit_products(
     if len(used) > MOST_ROWS:
         pick = np.random.default_rng(0).choice(len(used), MOST_ROWS, replace=False)
         used = used.at(np.sort(pick))
-    everything = np.arange(len(used))
-    form = saturating(scale, used, kind)
-    constants = forms.saturating_constants(fit(form, used.seconds, everything))
-    error = cross_validate(form, used.seconds, used.shape_groups)
-    tile: TileConstants | None = None
+    constants = fit_constants(scale, used, kind)
+    error = cross_validate(saturating(scale, used, kind), used.seconds, used.shape_groups)
     tile_error: Error | None = None
-    if kind in TILE_DEVICES:
-        tile_form = tiles(scale, used)
-        tile = forms.tile_constants(fit(tile_form, used.seconds, everything))
-        tile_error = cross_validate(tile_form, used.seconds, used.shape_groups)
+    if constants.tile is not None:
+        tile_error = cross_validate(tiles(scale, used), used.seconds, used.shape_groups)
     factor = weight_gradient_factor(scale, rows.of("NT"), constants)
     return ProductFit(
-        constants=replace(
-            constants, tile=tile, weight_gradient=factor, sustained=sustained
-        ),
+        constants=replace(constants, weight_gradient=factor, sustained=sustained),
         saturating=error, tiles=tile_error, rows=len(used),
     )  # fmt: skip
+
+
+def fit_constants(scale: Scale, rows: Products, kind: str) -> GemmConstants:
+    """Fit the saturating model, and the tile model where the kind of device has tiles.
+
+    Args:
+        scale: datasheet values the times are measured against.
+        rows: forward and input-gradient products.
+        kind: of the profile, `Meta.kind`.
+    """
+    everything = np.arange(len(rows))
+    form = saturating(scale, rows, kind)
+    constants = forms.saturating_constants(fit(form, rows.seconds, everything))
+    if kind not in TILE_DEVICES:
+        return constants
+    tile = forms.tile_constants(fit(tiles(scale, rows), rows.seconds, everything))
+    return replace(constants, tile=tile)
 
 
 def weight_gradient_factor(scale: Scale, rows: Products, constants: GemmConstants) -> float:
