@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 SCALES = (2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Eight GPUs a node, and powers of two: what counts are mistaken by."""
 
-MATCH_PCT = 8.0
-"""Mean error within which a changed input counts as explaining the steps: the zero-shot error of
-most published sources (results/validation)."""
+MATCH_PCT = 12.0
+"""Mean error within which a changed input counts as explaining the steps: twice the zero-shot error
+of the typical published source (6 %, results/validation)."""
 
 SHOWN = 3
 
