@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 PRICE_CHANGE = 0.2
+NEAR_SIZES = ((0.67, 0.87), (1.15, 1.5))
+"""The best architecture tried in each of these ranges of size, relative to the answer, is planned
+anew: about three quarters and four thirds, as far as the usual changes move the optimum."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +59,10 @@ class Change:
 def sensitivity(problem: Problem, answer: Answer) -> list[Change]:
     """Return the usual questions: price, speed, deadline, GPU cap, law.
 
-    The finalists are the answer, its smallest and largest tie and its smaller models; each is
-    planned anew (GPUs, batch, degrees) under every change. Under another law they are the answer
-    and what that law likes best among all architectures tried.
+    The finalists are the answer, its smallest tie, the best of somewhat smaller and larger models
+    tried, and the models of half and a quarter of its size; each is planned anew (GPUs, batch,
+    degrees) under every change. Under another law they are the answer and what that law likes
+    best among all architectures tried.
 
     Args:
         problem: the question.
@@ -79,10 +83,15 @@ def sensitivity(problem: Problem, answer: Answer) -> list[Change]:
 
 
 def _finalists(problem: Problem, answer: Answer) -> list[Point]:
-    """Return the architectures to plan anew: the answer, the ties at both ends, smaller models."""
+    """Return the architectures to plan anew: the answer first, then others of several sizes."""
     if problem.space.fixed is not None:
         return [problem.space.point()]
-    rows = [answer.row, *answer.ties[:1], *answer.ties[-1:], *answer.smaller]
+    rows = [answer.row, *answer.ties[:1]]
+    for low, high in NEAR_SIZES:
+        size = float(answer.row["parameters"])
+        near = [r for r in answer.tried if low <= r["parameters"] / size <= high]
+        rows += sorted(near, key=lambda r: float(r["objective_value"]))[:1]
+    rows += answer.smaller
     return list(dict.fromkeys(point_of(row) for row in rows))
 
 
@@ -176,9 +185,14 @@ def _change(
 
 def _still_holds(answer: Answer, case: Case) -> bool:
     """Return whether a case only moves the limits on time and GPUs, and the answer keeps them."""
-    limits = {"deadline_s": case.deadline_s, "max_gpus": case.max_gpus, "offers": case.offers}
+    if case == answer.case:
+        # Nothing moved: it is another law that judges.
+        return False
+    moved = replace(
+        answer.case, deadline_s=case.deadline_s, max_gpus=case.max_gpus, offers=case.offers
+    )
     return (
-        replace(answer.case, **limits) == case
+        moved == case
         and [o.price_usd_per_gpu_hour for o in answer.case.offers]
         == [o.price_usd_per_gpu_hour for o in case.offers]
         and answer.row["wall_s"] <= case.deadline_s

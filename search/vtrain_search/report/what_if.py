@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _STAR = "another architecture than the answer's"
 _EXPLANATION = (
-    "The answer, its ties and its smaller models, planned anew under each change: the best of "
-    f"them. A star marks {_STAR}. Under another law: "
+    "The answer and the best of those tried at a quarter to four thirds of its size, planned anew "
+    f"under each change: the best of them. A star marks {_STAR}. Under another law: "
 )
 _LAW_OF_LOSS = (
     "what that law likes best among all architectures tried; its loss and the gap to the answer "

@@ -127,6 +127,8 @@ def test_sensitivity_points_the_right_way(one_budget: Any) -> None:
     laws = {name: gap for name, gap in gaps.items() if name.startswith("law ")}
     assert set(laws) == {"law hoffmann2022-3", "law kaplan2020", "law gemstones2025"}
     assert all(gap <= 0.0 for gap in laws.values())
+    judged = [c.row["loss"] for c in sensitivity(one_budget.problem, answer) if c.other_law]
+    assert all(abs(loss - answer.row["loss"]) > 1e-3 for loss in judged)
 
 
 def test_a_looser_limit_never_costs_time(make_run: Callable[..., Any]) -> None:
