@@ -29,6 +29,8 @@ BOX_SHARE = 0.08
 """Shapes that cost up to this share of the budget, by the scan, span the sampler's box."""
 START_SHARE = 0.10
 """Starting points are drawn from shapes within this share."""
+PINNED_SPEEDS = (0.7, 0.85, 1.0, 1.2, 1.45)
+"""MFU over the assumed one (0.32 to 0.65) at which the scan looks where tokens are pinned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,18 +161,29 @@ def _shares(
             reachable = np.isfinite(wanted)
             price = np.where(reachable, wanted * flops, np.inf) if reachable.any() else 1 / flops
         return np.asarray(np.log(price / price.min())), parameters
+    floor = problem.min_tokens_per_parameter * parameters
     fixed = case.fixed_tokens(parameters)
-    if fixed is not None:
-        tokens = np.where(tokens >= 0.5 * fixed, fixed, 1.0)
-    designs = designs_with(tokens)
-    loss = np.where(tokens >= problem.min_tokens_per_parameter * parameters,
-                    problem.loss.loss(designs), np.inf)  # fmt: skip
-    if not np.isfinite(loss).any():
+    if fixed is None:
+        return _lost(problem, designs_with(tokens), tokens >= floor, parameters), parameters
+    designs = designs_with(np.broadcast_to(fixed, flops.shape))
+    # Pinned tokens make a hard edge: the best size is the largest that is affordable, and which
+    # that is depends on the MFU of its plans. Every size that any usual MFU affords is promising.
+    edges = [(tokens * speed >= fixed) & (fixed >= floor) for speed in PINNED_SPEEDS]
+    edges = [edge for edge in edges if edge.any()] or edges[-1:]
+    return np.min([_lost(problem, designs, e, parameters) for e in edges], axis=0), parameters
+
+
+def _lost(
+    problem: Problem, designs: Designs, allowed: NDArray[np.bool_], parameters: FloatArray
+) -> FloatArray:
+    """Return the share of the budget that every design loses to the best allowed one."""
+    loss = np.where(allowed, problem.loss.loss(designs), np.inf)
+    if not allowed.any():
         # The budget is under the sanity floor: the smallest models come closest.
         loss = parameters
     best = np.unravel_index(int(np.argmin(loss)), loss.shape)
     slope = -problem.loss.dloss_dlntokens(designs)[best]
-    return np.asarray((loss - loss[best]) / slope), parameters
+    return np.asarray((loss - loss[best]) / slope)
 
 
 def _ladder(problem: Problem, share: FloatArray, parameters: FloatArray) -> tuple[Point, ...]:
