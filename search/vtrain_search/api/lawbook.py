@@ -71,8 +71,7 @@ class FittedLaw:
             UserInputError: a file with other contents, and not `force`; or one that cannot be
                 written.
         """
-        from vtrain_search.fit_law.cli import _law_text as law_text
-        from vtrain_search.fit_law.cli import _write as write_once
+        from vtrain_search.fit_law.cli import law_text, write_once
 
         target = Path(path)
         with _file(self.name, self.content) as pilots:
@@ -118,7 +117,7 @@ def fit_law(
     Raises:
         UserInputError: a cell that is no number, or runs that cannot identify the law.
     """
-    from vtrain_search.fit_law.cli import _run as run
+    from vtrain_search.fit_law.cli import run_fit
 
     if unit not in (None, "nats", "bits"):
         raise UserInputError(f"unit {unit!r} is not known", hint="nats or bits")
@@ -133,7 +132,7 @@ def fit_law(
     name, content = _pilots(pilots)
     words = ",".join(str(row) for row in exclude)
     with _file(name, content) as path:
-        fit = run(
+        fit = run_fit(
             path, unit, vocab_size, words, drop_lowest_ratio, replicates, seed, huber_delta
         )  # fmt: skip
     return FittedLaw(fit=fit, name=name, content=content)

@@ -93,8 +93,7 @@ def verify(
     """
     from vtrain_search.api.question import make_request
     from vtrain_search.build import build_problem
-    from vtrain_search.verify.cli import SPACES
-    from vtrain_search.verify.cli import _verify as verify_problem
+    from vtrain_search.verify.cli import SPACES, verify_problem
     from vtrain_search.verify.problems import REFERENCES
     from vtrain_search.verify.problems import reference as find
 

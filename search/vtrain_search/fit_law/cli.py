@@ -80,14 +80,16 @@ def fit_law_command(
     Columns: params,tokens,loss[,width,depth,batch_tokens]. Where width and depth, or the batch,
     are given, their effect is taken out with the shipped terms first.
     """
-    fit = _run(pilots, unit, vocab_size, exclude, drop_lowest_ratio, replicates, seed, huber_delta)
+    fit = run_fit(
+        pilots, unit, vocab_size, exclude, drop_lowest_ratio, replicates, seed, huber_delta
+    )
     target = output or Path(f"{pilots.stem}.law.toml")
     rebuilt = output is None and _made_from(target, pilots)
-    _write(target, _law_text(fit, pilots, target), force=force or rebuilt)
+    write_once(target, law_text(fit, pilots, target), force=force or rebuilt)
     if plot is not None:
         from .plot import svg
 
-        _write(plot, svg(fit, f"{pilots.name}: {_formula(fit)}"), force=True)
+        write_once(plot, svg(fit, f"{pilots.name}: {_formula(fit)}"), force=True)
     if as_json:
         click.echo(json.dumps(report(fit), indent=2))
     elif not quiet:
@@ -160,7 +162,7 @@ def table(fit: PilotFit, target: Path) -> str:
     return "\n".join(lines)
 
 
-def _run(
+def run_fit(
     path: Path,
     unit: str | None,
     vocab_size: int,
@@ -170,6 +172,7 @@ def _run(
     seed: int,
     huber_delta: float | None,
 ) -> PilotFit:
+    """Read pilot runs, leave out what the options say, and fit them."""
     from dataclasses import replace
 
     from .identify import refuse_other_unit
@@ -205,7 +208,8 @@ def _formula(fit: PilotFit) -> str:
     return f"L = {c['E']:.4g} + {c['A']:.4g}/N^{c['alpha']:.4g} + {c['B']:.4g}/D^{c['beta']:.4g}"
 
 
-def _law_text(fit: PilotFit, pilots: Path, target: Path) -> str:
+def law_text(fit: PilotFit, pilots: Path, target: Path) -> str:
+    """Return the law file of a fit, with its interval and where it comes from."""
     from vtrain_search.laws.lawfile import dump_law
 
     digest = hashlib.sha256(pilots.read_bytes()).hexdigest()
@@ -241,7 +245,7 @@ def _made_from(target: Path, pilots: Path) -> bool:
     return isinstance(fit, dict) and fit.get("pilots") == pilots.name
 
 
-def _write(path: Path, content: str, *, force: bool) -> None:
+def write_once(path: Path, content: str, *, force: bool) -> None:
     """Write a file whole or not at all; refuse to replace other contents unless forced."""
     try:
         if path.exists() and not force and path.read_text(encoding="utf-8") != content:

@@ -77,7 +77,7 @@ def verify_command(**options: Any) -> int:
     if not options["as_json"]:
         click.echo(_HEAD)
     for name, request in named:
-        row = _verify(name, build_problem(request), seeds, spaces, options)
+        row = verify_problem(name, build_problem(request), seeds, spaces, options)
         rows.append(row)
         if not options["as_json"]:
             click.echo(_line(row))
@@ -86,13 +86,14 @@ def verify_command(**options: Any) -> int:
     return 0
 
 
-def _verify(
+def verify_problem(
     name: str,
     problem: Problem,
     seeds: Sequence[int],
     spaces: Sequence[str],
     options: dict[str, Any],
 ) -> dict[str, Any]:
+    """Enumerate the grid of one problem, search it with every seed, and return its row."""
     from vtrain_search.run_options import RunOptions
     from vtrain_search.samplers import quiet_optuna
     from vtrain_search.search_state import Settings
