@@ -10,7 +10,7 @@ from vtrain_search.evaluator import Outcome, Task
 from vtrain_search.scan import grid_points
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from vtrain_search.executors import Executor
     from vtrain_search.problem import Problem
@@ -22,6 +22,8 @@ WIDE_SHARE = 0.02
 """Architectures within this share of the best have their whole range of GPU counts and batches
 enumerated as well, and others after them, the better first, until the grid is large enough."""
 LEAST_POINTS = 1e8
+GREATEST_SHARE = 4.0
+"""A grid that is too small takes shapes up to twice as far off in, again and again up to this."""
 _WIDE_AT_A_TIME = 64
 
 
@@ -59,7 +61,8 @@ def enumerate_grid(
 
     The first pass looks at the GPU counts and batches that the search looks at; the second takes
     the best architectures and every GPU count from half to four times what the budget needs and
-    every batch within two octaves, so that the search's narrow window is checked too.
+    every batch within two octaves, so that the search's narrow window is checked too. Where all of
+    that is still less than `least_points`, shapes further off are taken in.
 
     Args:
         problem: the question.
@@ -72,41 +75,48 @@ def enumerate_grid(
     Returns:
         The best, None when nothing in the grid is feasible.
     """
-    points = list(grid_points(problem, problem.cases[case], share=share))
-    outcomes: dict[Point, Outcome] = {}
-    tasks = [Task(p, (case,)) for p in points]
-    for done, (at, found) in enumerate(executor.run(tasks), start=1):
-        outcomes[points[at]] = found[0]
-        if on_progress is not None:
-            on_progress(done, len(points))
-    plans = sum(o.plans for o in outcomes.values())
-    feasible = [p for p in points if outcomes[p].feasible]
-    if not feasible:
-        return None
-    first = min(feasible, key=lambda p: (outcomes[p].key, p))
     worse = share_of(problem)
-    ranked = sorted(feasible, key=lambda p: (outcomes[p].key, p))
-    wide = 0
-    while wide < len(ranked):
-        leaders = ranked[wide : wide + _WIDE_AT_A_TIME]
-        worst = worse(outcomes[leaders[0]], outcomes[first])
-        if worst > WIDE_SHARE and plans >= least_points:
-            break
-        wide += len(leaders)
-        for point, outcome in _wide(executor, leaders, case):
+    outcomes: dict[Point, Outcome] = {}
+    wide: set[Point] = set()
+    plans = 0
+    while True:
+        points = grid_points(problem, problem.cases[case], share=share)
+        new = [p for p in points if p not in outcomes]
+        for done, (point, outcome) in enumerate(_evaluated(executor, new, case), start=1):
+            outcomes[point] = outcome
             plans += outcome.plans
-            if outcome.feasible and outcome.key < outcomes[point].key:
-                outcomes[point] = outcome
             if on_progress is not None:
-                on_progress(wide, len(ranked))
+                on_progress(done, len(new))
+        ranked = sorted(
+            (p for p in outcomes if outcomes[p].feasible), key=lambda p: (outcomes[p].key, p)
+        )  # fmt: skip
+        waiting = [p for p in ranked if p not in wide]
+        for at in range(0, len(waiting), _WIDE_AT_A_TIME):
+            leaders = waiting[at : at + _WIDE_AT_A_TIME]
+            worst = worse(outcomes[leaders[0]], outcomes[ranked[0]])
+            if worst > WIDE_SHARE and plans >= least_points:
+                break
+            wide.update(leaders)
+            for point, outcome in _evaluated(executor, leaders, case, wide=True):
+                plans += outcome.plans
+                if outcome.feasible and outcome.key < outcomes[point].key:
+                    outcomes[point] = outcome
+            if on_progress is not None:
+                on_progress(at + len(leaders), len(waiting))
+        if plans >= least_points or not new or share >= GREATEST_SHARE:
+            break
+        share *= 2.0
+    if not ranked:
+        return None
     best = min(ranked, key=lambda p: (outcomes[p].key, p))
     return GridResult(
-        point=best, outcome=outcomes[best], architectures=len(points), wide=wide,
+        point=best, outcome=outcomes[best], architectures=len(outcomes), wide=len(wide),
         plans=plans, outcomes=outcomes,
     )  # fmt: skip
 
 
-def _wide(executor: Executor, leaders: list[Point], case: int) -> Iterator[tuple[Point, Outcome]]:
-    tasks = [Task(p, (case,), wide=True) for p in leaders]
-    for at, found in executor.run(tasks):
-        yield leaders[at], found[0]
+def _evaluated(
+    executor: Executor, points: Sequence[Point], case: int, *, wide: bool = False
+) -> Iterator[tuple[Point, Outcome]]:
+    for at, found in executor.run([Task(p, (case,), wide=wide) for p in points]):
+        yield points[at], found[0]
