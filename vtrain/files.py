@@ -13,10 +13,15 @@ from vtrain.errors import UserInputError
 def write_text(path: str | Path, text: str) -> None:
     """Write text to a file by way of a temporary one in the same folder and a rename.
 
+    A link is followed. What is no regular file (a device, a pipe) is written to, never replaced.
+
     Raises:
         UserInputError: when the folder does not exist or cannot be written.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        _write_through(target, text)
+        return
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
@@ -34,4 +39,12 @@ def write_text(path: str | Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(name)
+        raise UserInputError(f"cannot write {target}: {error.strerror}") from None
+
+
+def _write_through(target: Path, text: str) -> None:
+    try:
+        with target.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+    except OSError as error:
         raise UserInputError(f"cannot write {target}: {error.strerror}") from None

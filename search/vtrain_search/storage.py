@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vtrain.errors import UserInputError
+from vtrain.files import write_text
 from vtrain_search.journal import Journal, Place, mend
 
 if TYPE_CHECKING:
@@ -28,25 +27,6 @@ BEST_FILE = "best.toml"
 TABLE_FILE = "table.csv"
 _OWN_FILES = (RUN_FILE, JOURNAL_FILE, TRIALS_FILE, BEST_FILE, TABLE_FILE)
 _LOCK_FILE = ".lock"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all: a temporary file beside it, then a rename.
-
-    Raises:
-        UserInputError: when the folder cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise UserInputError(f"cannot write {path}: {error.strerror}") from None
 
 
 class RunFolder:
@@ -114,7 +94,7 @@ class RunFolder:
 
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Write `run.json`."""
-        write_atomically(self.path / RUN_FILE, json.dumps(run, indent=2, default=str) + "\n")
+        write_text(self.path / RUN_FILE, json.dumps(run, indent=2, default=str) + "\n")
 
     def open_journal(self, labels: Sequence[str]) -> int:
         """Open the journal; return the number of trials an earlier run left in it."""
@@ -173,10 +153,10 @@ class RunFolder:
         """
         import tomli_w
 
-        write_atomically(self.path / TRIALS_FILE, trials_csv(labels, trials))
+        write_text(self.path / TRIALS_FILE, trials_csv(labels, trials))
         plain = [{k: v for k, v in row.items() if _has_toml_form(v)} for row in rows]
-        write_atomically(self.path / BEST_FILE, tomli_w.dumps({"rows": plain}))
-        write_atomically(self.path / TABLE_FILE, table_csv(plain))
+        write_text(self.path / BEST_FILE, tomli_w.dumps({"rows": plain}))
+        write_text(self.path / TABLE_FILE, table_csv(plain))
 
     def close(self) -> None:
         """Release the folder."""

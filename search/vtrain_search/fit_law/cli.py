@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import rich_click as click
 
 from vtrain.errors import UserInputError
+from vtrain.files import write_text
 
 from .pilot_fit import PilotFit
 
@@ -247,15 +247,8 @@ def _made_from(target: Path, pilots: Path) -> bool:
 
 def write_once(path: Path, content: str, *, force: bool) -> None:
     """Write a file whole or not at all; refuse to replace other contents unless forced."""
-    try:
-        if path.exists() and not force and path.read_text(encoding="utf-8") != content:
-            raise UserInputError(
-                f"{path} exists with other contents", hint="choose another --output or add --force"
-            )
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
+    if not force and path.is_file() and path.read_bytes() != content.encode():
         raise UserInputError(
-            f"cannot write {path}: {error.strerror}", hint="choose another place with --output"
-        ) from None
+            f"{path} exists with other contents", hint="choose another --output or add --force"
+        )
+    write_text(path, content)

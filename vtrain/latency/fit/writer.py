@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from vtrain.errors import UserInputError
+from vtrain.files import write_text
 from vtrain.latency.fit.borrow import BORROWED, LINKS_BORROWED, apply_borrowed
 from vtrain.latency.fit.clusters import fit_links
 from vtrain.latency.fit.devices import fit_operators
@@ -160,16 +158,8 @@ def write_toml(path: Path, table: Table) -> None:
     Raises:
         UserInputError: when the folder cannot be written.
     """
-    data = tomli_w.dumps(_rounded(table))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise UserInputError(f"cannot write {path}: {error.strerror}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, tomli_w.dumps(_rounded(table)))
 
 
 def _rounded(value: Any) -> Any:
