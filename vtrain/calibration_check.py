@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 WARN_PCT = 15.0
 """Error with the fitted factors above which a log is warned of: nine in ten steps of bigsci, dgxc,
-mbridge and mpt lie within it (few-shot 90th percentiles 6.7 to 15.0 %, results/validation)."""
+mbridge and mpt lie about within it (few-shot 90th percentiles 6.7 to 15.6 %,
+results/validation)."""
 
 REFUSE_PCT = 25.0
 """Median error with the fitted factors above which nothing is written: three times the largest
-few-shot MAPE of a source without stalled plans (7.9 %, torchtitan; the others 3.3 to 7.2 %) and
-above their 90th percentiles (17.5 % at most). Sites differ by less; inputs that are wrong by a
+few-shot MAPE of a source without stalled plans (8.3 %, torchtitan; the others 3.3 to 7.1 %) and
+above their 90th percentiles (18.4 % at most). Sites differ by less; inputs that are wrong by a
 factor do not."""
 
 

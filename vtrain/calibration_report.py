@@ -46,7 +46,8 @@ def _site_table(result: Calibration) -> dict[str, Any]:
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         rows=fit.rows, residual_log_sd=fit.residual_log_sd, interval=list(fit.interval),
         error_before_pct=result.error_before_pct, error_after_pct=result.error_after_pct,
-        warnings=result.warnings, log_sd=dict(fit.log_sd),
+        warnings=result.warnings, log_sd=dict(fit.log_sd), held=dict(fit.held),
+        answers=dict(fit.answers),
         logs=[
             {
                 "file": log.name, "format": log.reading.log.format,
@@ -66,7 +67,17 @@ def text_lines(result: Calibration) -> Iterator[str]:
         yield from _log_lines(log)
     for name, sd in result.fit.log_sd.items():
         factor = getattr(result.fit.factors, name)
-        yield f"{name:14} x {factor:.3f}  +- {100 * sd:.0f} % on its predicted seconds"
+        line = f"{name:14} x {factor:.3f}  +- {100 * sd:.0f} % on its predicted seconds"
+        if name in result.fit.held:
+            line += (
+                f"; left at 1: it moves {result.fit.held[name]:.1%} of these steps, too little to "
+                "tell more of it than is known of sites"
+            )
+        yield line
+    if len(result.fit.answers) > 1:
+        yield "what differs here, by how well it explains the steps: " + ", ".join(
+            f"{name} {part:.0%}" for name, part in result.fit.answers.items()
+        )
     yield (
         f"off by {result.error_before_pct:.1f} % before the fit, {result.error_after_pct:.1f} % "
         f"with the factors (median of {len(result.logs)} log(s))"

@@ -65,7 +65,7 @@ def test_a_batch_half_as_large_as_the_measured_one_is_refused_and_named(tmp_path
     """Steps of 512 sequences said to be of 256: nothing is written, the batch is suspected."""
     result = invoke(tmp_path, steps_csv(tmp_path, seconds(batch=512)))
     line = refusal(result)
-    assert "48.0 % off" in line
+    assert "48.9 % off" in line
     assert f"bound {REFUSE_PCT:.0f} %" in line
     assert "--global-batch 512 instead of 256 (would be 0.0 % off)" in line
     assert not (tmp_path / "site.toml").exists()

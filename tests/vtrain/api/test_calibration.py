@@ -43,7 +43,7 @@ def test_logs_are_read_as_by_the_command(
     found = vt.calibrate(MODEL, logs=logs, **SHARED)
     assert {**found.document(out), "command": ""} == {**theirs, "command": ""}
     assert found.runs["log"].tolist() == [str(path) for path in logs]
-    assert found.runs["after_s"].to_numpy() == pytest.approx(found.runs["measured_s"], rel=0.03)
+    assert found.runs["after_s"].to_numpy() == pytest.approx(found.runs["measured_s"], rel=0.05)
     again = tmp_path / "again.toml"
     found.write(again)
     ours, written = (tomllib.loads(path.read_text()) for path in (again, out))
