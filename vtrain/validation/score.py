@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -263,15 +263,22 @@ def hash_order(run_ids: Sequence[str], seed: int) -> npt.NDArray[np.int64]:
 def _few_shot(group: _Group, options: Options) -> Entry:
     """Return means over the seeds of what is judged outside the fitted rows."""
     entries = [_few_shot_once(group, options.few_shot, seed) for seed in range(options.seeds)]
-    mean = entries[0]
-    for name in asdict(mean):
+    return mean_entry(entries)
+
+
+def mean_entry(entries: Sequence[Entry]) -> Entry:
+    """Return the entry of means over seeds, with the range of the error; the entries stay.
+
+    Args:
+        entries: of one group, one a seed.
+    """
+    means: dict[str, Any] = {}
+    for name, first in asdict(entries[0]).items():
         values = [getattr(entry, name) for entry in entries]
-        if isinstance(getattr(mean, name), float) and all(v is not None for v in values):
-            setattr(mean, name, float(np.mean(values)))
+        if isinstance(first, float) and all(value is not None for value in values):
+            means[name] = float(np.mean(values))
     errors = [entry.time_mape_pct or 0.0 for entry in entries]
-    mean.time_mape_pct = float(np.mean(errors))
-    mean.time_mape_range_pct = (min(errors), max(errors))
-    return mean
+    return replace(entries[0], **means, time_mape_range_pct=(min(errors), max(errors)))
 
 
 def _few_shot_once(group: _Group, count: int, seed: int) -> Entry:
