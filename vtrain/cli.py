@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -28,6 +29,8 @@ COMMANDS = {
     "export": ("vtrain.formats.cli", "export_command"),
     "mfu": ("vtrain.mfu_cli", "mfu_command"),
 }
+# What a full disk, a quota or a file size limit answers to a write.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LazyGroup(click.RichGroup):
@@ -61,11 +64,14 @@ def cli(ctx: click.Context, verbose: bool, quiet: bool) -> None:
 def run(command: click.Command, prog_name: str) -> NoReturn:
     """Run a click command, turning errors into one line and an exit code.
 
-    0 done; 1 internal; 2 usage; 3 nothing feasible; 4 stopped early; 130 Ctrl-C.
+    0 done; 1 internal, or no room to write; 2 usage; 3 nothing feasible; 4 stopped early;
+    130 Ctrl-C.
     """
     # NumPy's threads only get in each other's way on tables of this size.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    if sys.stdout is None:  # closed by the caller (>&-): Python then has no stream at all
+        _fail("error: cannot write: standard output is closed", 1)
     try:
         result = command.main(prog_name=prog_name, standalone_mode=False)
         sys.stdout.flush()
@@ -78,15 +84,35 @@ def run(command: click.Command, prog_name: str) -> NoReturn:
         _fail(f"error: {' '.join(error.format_message().split())}", 2)
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
-    except BrokenPipeError:
-        # The reader (head, less) has gone; a second error on close would hide the first.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit as error:
+        # click turns a broken pipe into exit code 1, which here means an internal error.
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _quiet_stdout()
         sys.exit(0)
-    except Exception as error:  # a traceback is for developers: -v shows it
-        if logging.getLogger().isEnabledFor(logging.DEBUG):
-            logging.getLogger(__name__).exception("internal error")
-        _fail(f"internal error: {type(error).__name__}: {error}; run with -v for details", 1)
+    except BrokenPipeError:  # the reader (head, less) has gone
+        _quiet_stdout()
+        sys.exit(0)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            _internal(error)
+        _quiet_stdout()
+        _fail(f"error: cannot write: {error.strerror}", 1)
+    except Exception as error:
+        _internal(error)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _internal(error: Exception) -> NoReturn:
+    """End with one line; a traceback is for developers: -v shows it."""
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        logging.getLogger(__name__).error("internal error", exc_info=error)
+    _fail(f"internal error: {type(error).__name__}: {error}; run with -v for details", 1)
+
+
+def _quiet_stdout() -> None:
+    """Let nothing more be written: a second error, on close, would hide the first."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(line: str, code: int) -> NoReturn:
