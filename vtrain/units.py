@@ -153,7 +153,10 @@ def parse_duration_s(text: str) -> float:
 
 def _duration_error(text: str) -> UserInputError:
     bare = re.fullmatch(NUMBER_PATTERN, text.strip())
-    hint = f"nearest valid: {text.strip()}d" if bare else "write 30d, 12h, 2h30m or 90min"
+    if bare and number_value(text.strip()) > 0.0:
+        hint = f"nearest valid: {text.strip()}d"
+    else:
+        hint = "write 30d, 12h, 2h30m or 90min"
     return UserInputError(f"cannot read {text!r} as a duration above zero", hint=hint)
 
 

@@ -68,6 +68,7 @@ def test_durations(text: str, seconds: float) -> None:
     [
         ("30", "nearest valid: 30d"), ("30m", "nearest valid: 30min or 900d"),
         ("2 months", "nearest valid: 60d"), ("1y", "nearest valid: 365d"), ("", "write 30d"),
+        ("0", "write 30d"), ("0.0", "write 30d"),
         ("0d", "write 30d"), ("-3d", "write 30d"), ("2h3h", "write 30d"), ("30m2h", "min or"),
         ("3 fortnights", "write 30d"), ("d", "write 30d"), ("1e400d", "write 30d"),
     ],

@@ -178,6 +178,7 @@ def tenancy_run(
 
     Raises:
         UserInputError: both or neither of jobs and generate, bad jobs, an unknown word.
+        InfeasibleError: no plan of a job fits the cluster.
     """
     from vtrain.errors import UserInputError
     from vtrain.tenancy.cli import POLICY_NAMES
@@ -243,7 +244,8 @@ def tenancy_admit(
         skip_bad: as `tenancy_run`.
 
     Raises:
-        UserInputError: bad jobs, or a job that cannot run on the cluster.
+        UserInputError: bad jobs, or an unknown word.
+        InfeasibleError: no plan of the job fits the cluster.
     """
     from vtrain.tenancy.commands import admit_document
 

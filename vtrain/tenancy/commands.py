@@ -38,7 +38,7 @@ def open_book(options: dict[str, Any]) -> SpeedBook:
 
     if not options["gpus"]:
         raise UserInputError("--gpus is needed", hint="for example --gpus 1024")
-    kinds = tuple((options["recompute"] or ",".join(RECOMPUTE)).split(","))
+    kinds = RECOMPUTE if options["recompute"] is None else tuple(options["recompute"].split(","))
     for kind in kinds:
         if kind not in RECOMPUTE:
             raise UserInputError(
@@ -170,7 +170,8 @@ def admit_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
     """Answer whether a job can be promised, and return the JSON document.
 
     Raises:
-        UserInputError: missing values, bad jobs, or a job that cannot run on the cluster.
+        UserInputError: missing values or bad jobs.
+        InfeasibleError: no plan of the job fits the cluster.
     """
     book, upkeep = open_book(options), read_upkeep(options)
     job = _asked(options, book)
@@ -230,18 +231,20 @@ def _asked(options: dict[str, Any], book: SpeedBook) -> Job:
     for key in ("model", "tokens"):
         if not options[key]:
             raise UserInputError(f"--{key} is needed")
-    length = options["seq_length"] or book.own_seq_length(options["model"])
-    if not length:
+    length = options["seq_length"]
+    if length is None:
+        length = book.own_seq_length(options["model"])
+    if length is None:
         raise UserInputError(f"sequence length of {options['model']} is not known", hint="--seq")
     text = options["arrival"].strip()
     arrival_s = 0.0 if text == "0" else parse_duration_s(text)
-    within_s = parse_duration_s(options["within"]) if options["within"] else math.inf
+    within_s = parse_duration_s(options["within"]) if options["within"] is not None else math.inf
     tokens = parse_number(options["tokens"], what="--tokens")
     return Job(
         name="asked", model=options["model"],
         steps=math.ceil(tokens / (options["global_batch_size"] * length)),
         global_batch_size=options["global_batch_size"], seq_length=length,
-        arrival_s=arrival_s, deadline_s=arrival_s + within_s, max_gpus=options["max_gpus"] or 0,
+        arrival_s=arrival_s, deadline_s=arrival_s + within_s, max_gpus=0 if options["max_gpus"] is None else options["max_gpus"],
     )  # fmt: skip
 
 
@@ -250,7 +253,7 @@ def _price(options: dict[str, Any]) -> float:
     from vtrain.prices import default_price
     from vtrain.units import parse_price_usd_per_gpu_hour
 
-    if options["price"]:
+    if options["price"] is not None:
         return parse_price_usd_per_gpu_hour(options["price"])
     return default_price(load_cluster(options["cluster"]).name).usd_per_gpu_hour
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError, UserInputError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -106,11 +106,11 @@ def make_curve(
         gpus_per_node: GPUs of a node.
 
     Raises:
-        UserInputError: when no entry fits the cluster.
+        InfeasibleError: when no entry fits the cluster.
     """
     fitting = table.limited(1, cluster_nodes)
     if fitting is None:
-        raise UserInputError(
+        raise InfeasibleError(
             f"needs {int(table.nodes[0]) * gpus_per_node} GPUs at least, the cluster has "
             f"{cluster_nodes * gpus_per_node}"
         )

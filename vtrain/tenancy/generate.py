@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.tenancy.job import Job
 from vtrain.units import parse_number
 
@@ -133,7 +133,7 @@ def generate_jobs(spec: WorkloadSpec, book: SpeedBook, upkeep: Upkeep, *, seed: 
         seed: the same seed draws the same jobs.
 
     Raises:
-        UserInputError: when a model of the mix does not fit in its share of the cluster.
+        InfeasibleError: when a model of the mix does not fit in its share of the cluster.
     """
     rng = np.random.default_rng([seed, 0])
     choices = [_choices(kind, spec, book, upkeep) for kind in spec.mix]
@@ -181,7 +181,7 @@ def _choices(
         if nodes <= limit and (not chosen or nodes >= 1.5 * chosen[-1][0]):
             chosen.append((nodes, rate))
     if not chosen:
-        raise UserInputError(
+        raise InfeasibleError(
             f"{kind.model} needs {curve.nodes_of[1] * book.gpus_per_node} GPUs, more than "
             f"share={spec.share:g} of the cluster",
             hint="raise share, or leave the model out with models=...",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vtrain.enumeration import default_space, enumerate_plans
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError
 from vtrain.estimate import estimate
 from vtrain.goodput import CHECKPOINT_BYTES_PER_PARAMETER
 from vtrain.plan import RECOMPUTE
 from vtrain.tenancy.curve import SpeedTable
+from vtrain.units import GIB
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -76,7 +77,7 @@ def price_plans(
         recompute: kinds of recomputation a plan may use.
 
     Raises:
-        UserInputError: when no plan is valid and fits.
+        InfeasibleError: when no plan is valid and fits.
     """
     gpus = node_counts(cluster_nodes) * cluster.gpus_per_node
     plans, _ = enumerate_plans(
@@ -93,9 +94,16 @@ def price_plans(
                 plans=plans, nodes=plans.gpus // cluster.gpus_per_node,
                 step_time_s=result.step_time_s[rows],
             )  # fmt: skip
-    raise UserInputError(
+        need = (
+            f"the leanest needs {result.mem_peak_bytes.min() / GIB:.1f} GiB of "
+            f"{result.mem_limit_bytes / GIB:.1f} GiB a GPU; more GPUs may hold it"
+        )
+    else:
+        need = "no degrees divide model and batch; take a batch with more divisors"
+    raise InfeasibleError(
         f"no plan fits {cluster_nodes * cluster.gpus_per_node} GPUs at global batch "
-        f"{global_batch_size}, sequence {seq_length}"
+        f"{global_batch_size}, sequence {seq_length}",
+        hint=need,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.plan import RECOMPUTE
 from vtrain.tenancy.curve import make_curve
 from vtrain.tenancy.speed import SPEEDS, best_table, fixed_table, price_plans, state_bytes_of
@@ -102,7 +102,8 @@ class SpeedBook:
         """Return what a scheduler sees of a job.
 
         Raises:
-            UserInputError: unknown model, no plan fits, or the job's limits leave no node count.
+            UserInputError: unknown model.
+            InfeasibleError: no plan fits, or the job's limits leave no node count.
         """
         least = -(-job.min_gpus // self.gpus_per_node)
         most = job.max_gpus // self.gpus_per_node if job.max_gpus else self.cluster_nodes
@@ -114,7 +115,7 @@ class SpeedBook:
             limited = table.limited(least, most)
             if limited is None:
                 counts = ", ".join(str(int(n) * self.gpus_per_node) for n in table.nodes)
-                raise UserInputError(
+                raise InfeasibleError(
                     f"no plan of {job.model} lies within min_gpus={job.min_gpus} and "
                     f"max_gpus={job.max_gpus or self.cluster_nodes * self.gpus_per_node}",
                     hint=f"it runs on {counts} GPUs",

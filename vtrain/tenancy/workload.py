@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.tenancy.engine import Simulation
 from vtrain.tenancy.generate import generate_jobs
 from vtrain.tenancy.job_file import BadRow, read_jobs
@@ -61,22 +61,26 @@ def from_file(
 
     Raises:
         UserInputError: for bad rows, unless they are skipped and others remain.
+        InfeasibleError: where all of them are jobs that no plan can run.
     """
     rows, bad = read_jobs(path, book.own_seq_length)
-    jobs, curves = [], []
+    jobs, curves, infeasible = [], [], 0
     for number, job in rows:
         try:
             _check_size(job, book)
             curve = book.curve(job, speed, upkeep)
-        except UserInputError as error:
+        except (UserInputError, InfeasibleError) as error:
             bad.append(BadRow(row=number, reason=str(error)))
+            infeasible += isinstance(error, InfeasibleError)
         else:
             jobs.append(job)
             curves.append(curve)
     bad.sort(key=lambda item: item.row)
     if bad and not (skip_bad and jobs):
         more = f" (and {len(bad) - 1} more bad rows)" if len(bad) > 1 else ""
-        raise UserInputError(
+        # Well-formed jobs that no plan can run are another answer than a file with mistakes.
+        kind = InfeasibleError if infeasible == len(bad) else UserInputError
+        raise kind(
             f"{path} row {bad[0].row}: {bad[0].reason}{more}",
             hint=f"--skip-bad runs the other {len(jobs)}" if jobs else None,
         )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.tenancy.cli import POLICY_NAMES, tenancy
 from vtrain.tenancy.outcome import METRICS
 from vtrain.tenancy.policies import POLICIES
@@ -135,3 +137,26 @@ def test_admit_sees_the_jobs_that_are_there(tmp_path):
     assert busy["other_jobs"] == 1
     assert busy["others_rejected"] == 0
     assert busy["earliest_s"] > 0.8 * other > alone
+
+
+@pytest.mark.parametrize("words", [
+    ["admit", "--gpus", "64", "--model", "llama3-405b", "--tokens", "1e12"],
+    ["run", "--gpus", "16", "--generate", "jobs=2,models=megatron-145.6b"],
+])  # fmt: skip
+def test_nothing_that_fits_is_no_usage_error(words: list[str]) -> None:
+    """A model too large for the cluster ends with the exit code of nothing feasible."""
+    error = CliRunner().invoke(tenancy, words).exception
+    assert isinstance(error, InfeasibleError)
+    assert "the leanest needs" in str(error)
+
+
+def test_a_file_of_jobs_none_of_which_fits_is_no_usage_error(tmp_path: Path) -> None:
+    """Rows that no plan can run are infeasible; a row with a mistake beside them is bad input."""
+    head = "job,model,tokens,global_batch_size,seq_length,arrival_s\n"
+    large = "a,llama3-405b,1e12,1024,8192,0\n"
+    path = tmp_path / "jobs.csv"
+    for rows, kind in ((large, InfeasibleError), (large + "b,llama3-8b,x,1024,8192,0\n",
+                                                  UserInputError)):  # fmt: skip
+        path.write_text(head + rows)
+        words = ["run", "--gpus", "64", "--jobs", str(path)]
+        assert type(CliRunner().invoke(tenancy, words).exception) is kind

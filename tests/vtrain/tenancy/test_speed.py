@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vtrain.errors import UserInputError
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.formats import load_architecture
 from vtrain.presets import load_cluster, load_stack
 from vtrain.site import SHIPPED
@@ -71,7 +71,7 @@ def test_limits_cut_the_curve(book):
 
 def test_impossible_limits_name_what_is_possible(book):
     """Limits without a plan are refused with the counts the model runs on."""
-    with pytest.raises(UserInputError, match="it runs on"):
+    with pytest.raises(InfeasibleError, match="it runs on"):
         book.curve(job_for(DEFAULT_MIX[3], max_gpus=8), "vtrain", Upkeep())
 
 
