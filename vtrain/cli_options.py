@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vtrain.memory_limit import SHARE_FITS, parse_memory_limit
+
 if TYPE_CHECKING:
     from vtrain.architecture import Architecture
     from vtrain.hardware import Cluster
@@ -22,13 +24,14 @@ DEFAULT_SEQ_LENGTH = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What is trained, where and with what: everything but the plan."""
+    """What is trained, where, with what and within which memory: everything but the plan."""
 
     architecture: Architecture
     cluster: Cluster
     stack: Stack
     site: SiteFactors
     seq_length: int
+    memory_limit_share: float = SHARE_FITS
 
 
 def _apply(options: list[Callable[[F], F]], function: F) -> F:
@@ -74,6 +77,16 @@ def setting_options(function: F) -> F:
         ],
         function,
     )
+
+
+def memory_limit_option(function: F) -> F:
+    """Add --memory-limit."""
+    return click.option(
+        "--memory-limit",
+        metavar="SHARE",
+        help="Largest share of what the context leaves that may be allocated, for example 0.85 "
+        f"or 85%. [default: {SHARE_FITS:.2f}]",
+    )(function)
 
 
 def plan_options(function: F) -> F:
@@ -162,9 +175,15 @@ def read_site(site: str | SiteFactors | None) -> SiteFactors:
 
 
 def load_setting(
-    *, model: str | None, cluster: str, stack: str, seq_length: int | None, site: str | None
+    *,
+    model: str | None,
+    cluster: str,
+    stack: str,
+    seq_length: int | None,
+    site: str | None,
+    memory_limit: str | None = None,
 ) -> Setting:
-    """Read the files behind the options of `setting_options`.
+    """Read the files behind the options of `setting_options` and `memory_limit_option`.
 
     Raises:
         UserInputError: when something is missing or unknown.
@@ -185,6 +204,7 @@ def load_setting(
         stack=load_stack(stack),
         site=read_site(site),
         seq_length=length,
+        memory_limit_share=parse_memory_limit(memory_limit),
     )
 
 

@@ -8,12 +8,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from vtrain.design import Design
 from vtrain.errors import UserInputError
 
 
-def read_design(name: str) -> Design:
+def read_design_row(name: str) -> dict[str, Any]:
     """Read the design of a best.toml, of a JSON row, or of the first row of a JSON document.
+
+    `Design.from_row` makes a design of it; `mem_limit_share` says under which limit it was found.
 
     Args:
         name: a file, or "-" for standard input (JSON).
@@ -42,4 +43,4 @@ def read_design(name: str) -> Design:
         raise UserInputError(
             f"{name} holds no design", hint="a table of keys such as tp and layers"
         )
-    return Design.from_row(data)
+    return data

@@ -15,6 +15,7 @@ import numpy as np
 
 from vtrain.interval import UNRELIABLE_SHARE, interval_multipliers
 from vtrain.memory import memory_limit_bytes, peak_memory
+from vtrain.memory_limit import SHARE_FITS
 from vtrain.operators.workload import device_precision
 from vtrain.pipeline_load import pipeline_load
 from vtrain.schedule.pipeline import busiest_seconds, pipeline_seconds
@@ -106,6 +107,7 @@ def estimate(
     *,
     seq_length: int,
     site: SiteFactors = SHIPPED,
+    memory_limit_share: float = SHARE_FITS,
 ) -> Estimate:
     """Return step time and memory of every plan.
 
@@ -116,6 +118,7 @@ def estimate(
         plans: valid plans, any mix of structures.
         seq_length: tokens of a sequence.
         site: factors of the real machine.
+        memory_limit_share: of what the context leaves, that the allocated peak may take.
 
     Returns:
         Arrays in the order of the table.
@@ -144,7 +147,7 @@ def estimate(
         optimizer_s=parts["opt"],
         host_s=host_s,
         mem_peak_bytes=mem_peak_bytes,
-        mem_limit_bytes=memory_limit_bytes(cluster.device.memory_bytes, stack),
+        mem_limit_bytes=memory_limit_bytes(cluster.device.memory_bytes, stack, memory_limit_share),
         mem_device_bytes=cluster.device.memory_bytes,
         mfu=tokens_per_s * (flops / peak) / plans.gpus,
         tokens_per_s=tokens_per_s,

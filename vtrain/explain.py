@@ -45,7 +45,9 @@ def explain_plan(setting: Setting, plan: Plan) -> str:
         setting.architecture, setting.stack, plan, seq_length=setting.seq_length
     )
     heaviest = next(stage for stage in stages if stage.heaviest)
-    limit = memory_limit_bytes(setting.cluster.device.memory_bytes, setting.stack)
+    limit = memory_limit_bytes(
+        setting.cluster.device.memory_bytes, setting.stack, setting.memory_limit_share
+    )
     lines.append(
         f"memory of the heaviest stage ({heaviest.stage} of {plan.pp}, {heaviest.layers} layers) "
         f"at {heaviest.moment}: {heaviest.peak_bytes / GIB:.1f} of {limit / GIB:.1f} GiB"
@@ -118,6 +120,7 @@ def plan_misfit(setting: Setting, plan: Plan) -> WhyNot | None:
         device_memory_bytes=setting.cluster.device.memory_bytes, seq_length=setting.seq_length,
         is_valid=is_valid, step_time_s=step_time_s,
         max_gpus=min(4 * plan.gpus, setting.cluster.max_gpus),
+        limit_share=setting.memory_limit_share,
     )  # fmt: skip
 
 

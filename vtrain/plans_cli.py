@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from vtrain.cli_options import load_setting, setting_options
+from vtrain.cli_options import load_setting, memory_limit_option, setting_options
 
 if TYPE_CHECKING:
     from vtrain.cli_options import Setting
@@ -20,6 +20,7 @@ CHOICES = {
 
 @click.command("plans")
 @setting_options
+@memory_limit_option
 @click.option("--gpus", metavar="N[,N...]", help="GPU counts to plan for.")
 @click.option(
     "--global-batch",
@@ -69,7 +70,7 @@ def plans_command(
 
     from vtrain.ranking import largest_micro_batches, rank_plans
 
-    keys = ("model", "cluster", "stack", "seq_length", "site")
+    keys = ("model", "cluster", "stack", "seq_length", "site", "memory_limit")
     setting = load_setting(**{key: options.pop(key) for key in keys})
     request = _read(setting, options)
     if explain:

@@ -14,7 +14,8 @@ from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.estimate import Estimate, estimate
 from vtrain.goodput import CHECKPOINT_BYTES_PER_PARAMETER, goodput
 from vtrain.memory import memory_limit_bytes
-from vtrain.memory.verdict import SHARE_FITS, SHARE_TIGHT, VERDICTS
+from vtrain.memory.verdict import VERDICTS, tight_share
+from vtrain.memory_limit import SHARE_FITS
 from vtrain.plan import PlanTable
 from vtrain.training_run import TrainingRun, training_run
 
@@ -153,7 +154,7 @@ def rank_plans(
         )
     result = estimate(
         setting.architecture, cluster, stack, plans, seq_length=setting.seq_length,
-        site=setting.site,
+        site=setting.site, memory_limit_share=setting.memory_limit_share,
     )  # fmt: skip
     run = None
     if tokens is not None:
@@ -164,7 +165,9 @@ def rank_plans(
             goodput=goodput(plans.gpus, state_bytes=state_bytes),
             price_usd_per_gpu_hour=price_usd_per_gpu_hour, deadline_s=np.inf, tokens=tokens,
         )  # fmt: skip
-    word = verdict_codes(result.mem_peak_bytes, cluster.device.memory_bytes, stack)
+    word = verdict_codes(
+        result.mem_peak_bytes, cluster.device.memory_bytes, stack, setting.memory_limit_share
+    )
     ranked = RankedPlans(
         plans=plans,
         estimate=result,
@@ -178,10 +181,9 @@ def rank_plans(
     if not keep_misfits:
         if not ranked.fit:
             least = float(result.mem_peak_bytes.min())
-            limit = memory_limit_bytes(cluster.device.memory_bytes, stack)
             raise InfeasibleError(
                 f"none of {len(plans)} valid plans fits: the leanest needs {least / 2**30:.1f} GiB "
-                f"of {limit / 2**30:.1f} GiB a GPU",
+                f"of {result.mem_limit_bytes / 2**30:.1f} GiB a GPU",
                 hint="more GPUs, or --all to see them",
             )
         ranked = fitting(ranked)
@@ -194,11 +196,14 @@ def fitting(ranked: RankedPlans) -> RankedPlans:
 
 
 def verdict_codes(
-    mem_peak_bytes: npt.NDArray[np.float64], device_memory_bytes: float, stack: Stack
+    mem_peak_bytes: npt.NDArray[np.float64],
+    device_memory_bytes: float,
+    stack: Stack,
+    limit_share: float = SHARE_FITS,
 ) -> npt.NDArray[np.int64]:
-    """Return the position in VERDICTS of each peak."""
+    """Return the position in VERDICTS of each peak, [n], under a limit on the share it takes."""
     usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
-    bounds = np.array([SHARE_FITS, SHARE_TIGHT]) * usable
+    bounds = np.array([limit_share, tight_share(limit_share)]) * usable
     return np.searchsorted(bounds, mem_peak_bytes, side="left")
 
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from vtrain.cli_options import build_plan, load_setting, plan_options, setting_options
+from vtrain.cli_options import (
+    build_plan,
+    load_setting,
+    memory_limit_option,
+    plan_options,
+    setting_options,
+)
 
 if TYPE_CHECKING:
     from vtrain.cli_options import Setting
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("simulate")
 @setting_options
+@memory_limit_option
 @plan_options
 @click.option(
     "--design",
@@ -61,7 +68,7 @@ def simulate_command(
 
 
 def _refuse_beside_design(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Refuse options that a design file settles itself; only --site may stand beside it.
+    """Refuse options that a design file settles; --site and --memory-limit may stand beside it.
 
     Raises:
         UserInputError: naming them.
@@ -73,7 +80,8 @@ def _refuse_beside_design(ctx: click.Context, options: dict[str, Any]) -> None:
     stated = [
         name
         for name in options
-        if name != "site" and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if name not in ("site", "memory_limit")
+        and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
     ]
     if stated:
         raise UserInputError(
@@ -83,22 +91,28 @@ def _refuse_beside_design(ctx: click.Context, options: dict[str, Any]) -> None:
 
 def _request(design_file: str | None, options: dict[str, Any]) -> tuple[Setting, Plan]:
     """Return setting and plan from a design file or from the options."""
-    keys = ("model", "cluster", "stack", "seq_length", "site")
+    keys = ("model", "cluster", "stack", "seq_length", "site", "memory_limit")
     if design_file is None:
         setting = load_setting(**{key: options.pop(key) for key in keys})
         return setting, build_plan(setting, **options)
     from vtrain.cli_options import Setting, read_site
-    from vtrain.design_file import read_design
+    from vtrain.design import Design
+    from vtrain.design_file import read_design_row
+    from vtrain.memory_limit import parse_memory_limit
     from vtrain.presets import load_cluster, load_stack
     from vtrain.validity import Context, check_plan
 
-    design = read_design(design_file)
+    row = read_design_row(design_file)
+    design = Design.from_row(row)
     setting = Setting(
         architecture=design.architecture,
         cluster=load_cluster(design.cluster),
         stack=load_stack(design.stack),
         site=read_site(options["site"]),
         seq_length=design.seq_length,
+        memory_limit_share=parse_memory_limit(
+            options["memory_limit"] or row.get("mem_limit_share")
+        ),
     )
     context = Context(
         architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
@@ -113,16 +127,19 @@ def simulation_document(setting: Setting, plan: Plan) -> dict[str, Any]:
     from dataclasses import asdict
 
     from vtrain.estimate import estimate
-    from vtrain.memory import verdict
+    from vtrain.memory import reliable_limit_share, verdict
     from vtrain.plan import PlanTable
 
     result = estimate(
         setting.architecture, setting.cluster, setting.stack, PlanTable.from_plans([plan]),
         seq_length=setting.seq_length, site=setting.site,
+        memory_limit_share=setting.memory_limit_share,
     )  # fmt: skip
+    device_bytes = setting.cluster.device.memory_bytes
     fit = verdict(
-        float(result.mem_peak_bytes[0]), setting.cluster.device.memory_bytes, setting.stack
-    )
+        float(result.mem_peak_bytes[0]), device_bytes, setting.stack,
+        limit_share=setting.memory_limit_share,
+    )  # fmt: skip
     arch = setting.architecture
     low_s, high_s = result.step_time_interval_s
     return {
@@ -144,6 +161,8 @@ def simulation_document(setting: Setting, plan: Plan) -> dict[str, Any]:
         "mfu": float(result.mfu[0]),
         "mem_peak_bytes": float(result.mem_peak_bytes[0]),
         "mem_limit_bytes": float(result.mem_limit_bytes),
+        "mem_limit_share": setting.memory_limit_share,
+        "mem_reliable_share": reliable_limit_share(device_bytes, setting.stack),
         "verdict": fit.verdict,
         "fit_probability": fit.probability,
         "fragmentation_risk": fit.fragmentation_risk,
@@ -181,6 +200,8 @@ def _text(document: dict[str, Any]) -> str:
     if document["time_unreliable"] and document["verdict"] != "does not fit":
         lines.append(
             "warning    memory is so full that the allocator may stall: measured runs of this kind "
-            "were up to 8 times slower than predicted"
+            "were up to 8 times slower than predicted\n           "
+            f"with `vtrain plans --memory-limit {document['mem_reliable_share']:g}` what fits "
+            "keeps clear of it"
         )
     return "\n".join(lines)

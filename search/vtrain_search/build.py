@@ -50,6 +50,7 @@ class Request:
         target_losses: losses to reach, each a row; budgets are then limits.
         objective: "cost" or "time" with target losses; empty takes cost.
         tokens_per_parameter_min: train each parameter on at least so many tokens.
+        memory_limit: words of `--memory-limit`; empty takes the default.
     """
 
     budgets: tuple[str, ...]
@@ -69,6 +70,7 @@ class Request:
     target_losses: tuple[float, ...] = ()
     objective: str = ""
     tokens_per_parameter_min: float | None = None
+    memory_limit: str = ""
 
 
 def build_problem(request: Request) -> Problem:
@@ -78,6 +80,7 @@ def build_problem(request: Request) -> Problem:
         UserInputError: with the rule, the value and the nearest valid choice.
     """
     from vtrain.cli_options import read_site
+    from vtrain.memory_limit import parse_memory_limit
     from vtrain.presets import load_stack
     from vtrain.units import parse_count, parse_duration_s
     from vtrain_search.budget import parse_budgets
@@ -136,6 +139,7 @@ def build_problem(request: Request) -> Problem:
         min_tokens_per_parameter=_least_ratio(request.tokens_per_parameter_min),
         site=read_site(request.site or None),
         longest_sequence=longest,
+        memory_limit_share=parse_memory_limit(request.memory_limit),
     )
 
 

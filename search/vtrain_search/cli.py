@@ -112,6 +112,9 @@ class SearchGroup(click.RichGroup):
 @click.option("--site", default="", metavar="FILE",
               help="Site factors written by `vtrain calibrate`.")  # fmt: skip
 @click.option("--law", default="", metavar="NAME|FILE", help="Loss law. [default: besiroglu2024]")
+@click.option("--memory-limit", default="", metavar="SHARE",
+              help="Largest share of what the context leaves that may be allocated, for example "
+              "0.85 or 85%. [default: 0.90]")  # fmt: skip
 @click.option("--sampler", type=click.Choice(["tpe", "cmaes", "nsga2", "random"]), default="tpe",
               show_default=True, help="Optuna sampler of the outer search.")  # fmt: skip
 @click.option(

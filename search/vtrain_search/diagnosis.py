@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vtrain.errors import InfeasibleError
+from vtrain.memory_limit import SHARE_FITS, format_share
 from vtrain.units import format_count, format_duration, format_usd
 from vtrain_search.evaluator import Evaluator, Outcome
 from vtrain_search.grid import CELLS_PER_BLOCK, CELLS_PER_OCTAVE, gpu_counts
@@ -65,10 +66,12 @@ def _rule(problem: Problem, case: Case, reason: str) -> str:
     gpus = max(case.gpu_limit(offer) for offer in case.offers)
     names = ", ".join(dict.fromkeys(offer.name for offer in case.offers))
     keys = [*problem.pins.exact, *problem.pins.ranges]
+    limit = problem.memory_limit_share
+    share = "" if limit == SHARE_FITS else f"{format_share(limit)} of "
     pinned = f" with {', '.join(keys)} pinned" if keys else ""
     return {
-        "memory": f"no plan fits into the memory of the GPUs that the budget and the limit of "
-        f"{gpus:,} GPUs allow on {names}",
+        "memory": f"no plan fits into {share}the memory of the GPUs that the budget and the limit "
+        f"of {gpus:,} GPUs allow on {names}",
         "no valid plan": f"no plan divides the model over the GPUs of {names} that the budget and "
         f"the deadline ask for{pinned}",
         "target": f"no model reaches loss {case.target_loss} under law {problem.loss.law.name}, "
@@ -88,6 +91,10 @@ def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str)
     """Return the smallest change of one limit that makes something feasible."""
     if reason == "target":
         return "choose a loss above the law's irreducible one"
+    if reason == "memory" and problem.memory_limit_share < SHARE_FITS:
+        usual = replace(problem, memory_limit_share=SHARE_FITS)
+        if _works(usual, case, points):
+            return f"the usual --memory-limit {SHARE_FITS:g} would be enough"
     if reason == "memory" and (fix := _enough_gpus(problem, case, points[0])):
         return fix
     name = next((n for n in ("usd", "gpu_hours", "flop") if getattr(case, n) is not None), None)

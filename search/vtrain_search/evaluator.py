@@ -117,6 +117,7 @@ class Evaluator:
                 seq_length=problem.seq_length,
                 pins=problem.pins,
                 site=problem.site,
+                memory_limit_share=problem.memory_limit_share,
             )
             self._tables[key] = table
             if len(self._tables) > _TABLES_KEPT:

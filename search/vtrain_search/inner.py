@@ -14,6 +14,7 @@ import numpy as np
 from vtrain.enumeration import enumerate_plans
 from vtrain.estimate import estimate
 from vtrain.memory import memory_limit_bytes
+from vtrain.memory_limit import SHARE_FITS
 from vtrain.plan import PlanTable, concatenate
 from vtrain.site import SHIPPED, SiteFactors
 from vtrain_search.grid import CELLS_PER_BLOCK, cell_batch, cell_of, plan_space
@@ -75,6 +76,7 @@ class ArchitectureTable:
         seq_length: int,
         pins: Pins,
         site: SiteFactors = SHIPPED,
+        memory_limit_share: float = SHARE_FITS,
     ) -> None:
         """Prepare an empty table.
 
@@ -85,6 +87,7 @@ class ArchitectureTable:
             seq_length: tokens of a sequence.
             pins: limits on single dimensions of a plan.
             site: factors that adapt shipped constants to one real cluster.
+            memory_limit_share: of what the context leaves, that a plan may allocate.
         """
         self.architecture = architecture
         self._cluster = cluster
@@ -92,6 +95,7 @@ class ArchitectureTable:
         self._seq_length = seq_length
         self._pins = pins
         self._site = site
+        self._limit_share = memory_limit_share
         self._space = plan_space(cluster, stack, pins)
         self._blocks: dict[tuple[int, int], Cells] = {}
 
@@ -133,7 +137,7 @@ class ArchitectureTable:
             plans, pair = plans.take(order), pair[order]
         found = estimate(
             self.architecture, self._cluster, self._stack, plans,
-            seq_length=self._seq_length, site=self._site,
+            seq_length=self._seq_length, site=self._site, memory_limit_share=self._limit_share,
         )  # fmt: skip
         leaders = _leaders(pair, found.fits, found.step_time_s, plans)
         block_of_row = np.array(owner, dtype=np.int64)[pair]
@@ -161,7 +165,9 @@ class ArchitectureTable:
         return Cells(
             plans=PlanTable.from_plans([]), step_time_s=none, mem_peak_bytes=none, mfu=none,
             plans_seen=0, plans_fit=0, mem_over_limit=float(np.inf),
-            mem_limit_bytes=memory_limit_bytes(self._cluster.device.memory_bytes, self._stack),
+            mem_limit_bytes=memory_limit_bytes(
+                self._cluster.device.memory_bytes, self._stack, self._limit_share
+            ),
         )  # fmt: skip
 
     def _batches(self, block: int) -> list[int]:

@@ -124,7 +124,7 @@ def score_joint(problem: Problem, case: Case, point: JointPoint) -> tuple[Scored
     plans = PlanTable.from_plans([plan_of(problem, point)])
     found = estimate(
         architecture, offer.cluster, problem.stack, plans, seq_length=problem.seq_length,
-        site=problem.site,
+        site=problem.site, memory_limit_share=problem.memory_limit_share,
     )  # fmt: skip
     context = Context(architecture=architecture, cluster=offer.cluster, stack=problem.stack,
                       seq_length=problem.seq_length)  # fmt: skip

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from vtrain.memory_limit import SHARE_FITS
 from vtrain.site import SHIPPED, SiteFactors
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Problem:
         min_tokens_per_parameter: fewest tokens a parameter.
         longest_sequence: tokens of the longest sequence a fixed model is made for, where its file
             says.
+        memory_limit_share: of what the context leaves, that the allocated peak may take.
     """
 
     cases: tuple[Case, ...]
@@ -129,3 +131,4 @@ class Problem:
     min_steps: int = MIN_STEPS
     min_tokens_per_parameter: float = MIN_TOKENS_PER_PARAMETER
     longest_sequence: int | None = None
+    memory_limit_share: float = SHARE_FITS

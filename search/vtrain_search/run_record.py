@@ -34,6 +34,7 @@ def fingerprint(problem: Problem) -> dict[str, str]:
                    for o in c.offers],
         "stack": problem.stack,
         "site": problem.site,
+        "memory limit": problem.memory_limit_share,
         "space": (problem.space, problem.pins, problem.seq_length),
         "law": (law.name, dict(law.coefficients()), sorted(problem.loss.active_terms),
                 problem.loss.unique_tokens),

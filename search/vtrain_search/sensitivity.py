@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vtrain.interval import interval_multipliers
+from vtrain.interval import UNRELIABLE_SHARE, interval_multipliers
+from vtrain.memory_limit import format_share
 from vtrain_search.alternatives.setting import point_of
 from vtrain_search.evaluator import Evaluator
 from vtrain_search.objective import designs_of_rows
+from vtrain_search.report.answer import reliable_share, too_full
 from vtrain_search.window import first_keys
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Change:
         slowdown: factor on every step time; times and dollars of `row` are to be multiplied.
         other_model: the best finalist is no longer the recommended architecture.
         other_law: it is another law that judges.
+        memory_limit_share: of what the context leaves, where the limit on memory changes.
     """
 
     name: str
@@ -54,14 +57,16 @@ class Change:
     slowdown: float = 1.0
     other_model: bool = False
     other_law: bool = False
+    memory_limit_share: float | None = None
 
 
 def sensitivity(problem: Problem, answer: Answer) -> list[Change]:
-    """Return the usual questions: price, speed, deadline, GPU cap, law.
+    """Return the usual questions: price, speed, deadline, GPU cap, memory, law.
 
     The finalists are the answer, its smallest tie, the best of somewhat smaller and larger models
     tried, and the models of half and a quarter of its size; each is planned anew (GPUs, batch,
-    degrees) under every change. Under another law they are the answer and what that law likes
+    degrees) under every change. Memory is asked about where the answer fills it so far that its
+    step time is not to be trusted. Under another law they are the answer and what that law likes
     best among all architectures tried.
 
     Args:
@@ -76,6 +81,8 @@ def sensitivity(problem: Problem, answer: Answer) -> list[Change]:
         _change(evaluator, points, answer, name, changed, slowdown)
         for name, changed, slowdown in questions
     ]
+    if too_full(answer.case, answer.row):
+        changes.append(_safer_memory(problem, points, answer))
     designs = designs_of_rows(answer.tried)
     for model in _other_laws(problem):
         changes.append(_other_law(evaluator.with_loss(model), model, points, answer, designs))
@@ -181,6 +188,20 @@ def _change(
         slowdown=slowdown,
         other_model=best != points[0],
     )
+
+
+def _safer_memory(problem: Problem, points: list[Point], answer: Answer) -> Change:
+    """Return what becomes of the answer where memory is kept below what stalls allocators.
+
+    Other plans fit, so the finalists get tables of their own.
+    """
+    share = reliable_share(problem, answer.case)
+    limited = replace(problem, memory_limit_share=share)
+    evaluator = Evaluator(limited)
+    _fill(limited, evaluator, points, [answer.case])
+    name = f"memory under {format_share(UNRELIABLE_SHARE)} of the device"
+    change = _change(evaluator, points, answer, name, answer.case, 1.0)
+    return replace(change, memory_limit_share=share)
 
 
 def _still_holds(answer: Answer, case: Case) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Logs = str | Path | Sequence[str | Path] | Mapping[str | Path, Mapping[str, Any]]
 
-_NO_PLAN = ("model", "cluster", "stack", "seq_length", "site")
+_NO_PLAN = ("model", "cluster", "stack", "seq_length", "site", "memory_limit")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

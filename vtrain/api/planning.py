@@ -42,6 +42,7 @@ def simulate(
     stack: str | Path | Stack = DEFAULT_STACK,
     seq_length: int | None = None,
     site: str | SiteFactors | None = None,
+    memory_limit: str | float | None = None,
 ) -> Simulation:
     """Predict step time, utilisation and memory of one plan, as `vtrain simulate` does.
 
@@ -62,11 +63,13 @@ def simulate(
         stack: training software, by name, file or value.
         seq_length: tokens of a sequence; the model's own when None, else 4096.
         site: factors of `calibrate`, or their file.
+        memory_limit: largest share of what the context leaves that may be allocated, such as
+            0.85 or "85%"; 0.90 when None.
 
     Raises:
         UserInputError: with the broken rule and the nearest valid choice.
     """
-    setting = make_setting(model, cluster, stack, seq_length, site)
+    setting = make_setting(model, cluster, stack, seq_length, site, memory_limit)
     plan = build_plan(
         setting, gpus=gpus, tp=tp, pp=pp, cp=cp, virtual_stages=virtual_stages,
         micro_batch_size=micro_batch_size, global_batch_size=global_batch_size,
@@ -77,19 +80,35 @@ def simulate(
 
 
 def simulate_design(
-    design: Design | str | Path, *, site: str | SiteFactors | None = None
+    design: Design | str | Path,
+    *,
+    site: str | SiteFactors | None = None,
+    memory_limit: str | float | None = None,
 ) -> Simulation:
     """Predict a whole design: a `Design`, a best.toml, or a row of `vtrain-search --json`.
+
+    Args:
+        design: the design, or its file.
+        site: as `simulate`.
+        memory_limit: as `simulate`; when None, the one the file's design was searched with.
 
     Raises:
         UserInputError: when the file holds no design or its framework would refuse the plan.
     """
     from vtrain.design import Design as DesignClass
-    from vtrain.design_file import read_design
+    from vtrain.design_file import read_design_row
     from vtrain.validity import Context, check_plan
 
-    found = design if isinstance(design, DesignClass) else read_design(str(design))
-    setting = make_setting(found.architecture, found.cluster, found.stack, found.seq_length, site)
+    if isinstance(design, DesignClass):
+        found = design
+    else:
+        row = read_design_row(str(design))
+        found = DesignClass.from_row(row)
+        if memory_limit is None:
+            memory_limit = row.get("mem_limit_share")
+    setting = make_setting(
+        found.architecture, found.cluster, found.stack, found.seq_length, site, memory_limit
+    )
     context = Context(
         architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
         seq_length=setting.seq_length,
@@ -112,6 +131,7 @@ def plans(
     stack: str | Path | Stack = DEFAULT_STACK,
     seq_length: int | None = None,
     site: str | SiteFactors | None = None,
+    memory_limit: str | float | None = None,
     **choices: Any,
 ) -> DataFrame:
     """Return every valid plan, one row each, fastest first within a GPU count.
@@ -129,6 +149,7 @@ def plans(
         stack: as `simulate`.
         seq_length: as `simulate`.
         site: as `simulate`.
+        memory_limit: as `simulate`.
         choices: value, or values, of tp, cp, pp, virtual_stages, micro_batch_size, recompute or
             sharding to keep to.
 
@@ -141,7 +162,7 @@ def plans(
     from vtrain.prices import default_price
     from vtrain.ranking import largest_micro_batches, rank_plans
 
-    setting = make_setting(model, cluster, stack, seq_length, site)
+    setting = make_setting(model, cluster, stack, seq_length, site, memory_limit)
     price = price_usd_per_gpu_hour
     if price is None:
         # Without tokens nothing is priced, and a user's own cluster is on no list.
@@ -165,6 +186,7 @@ def explain_plans(
     stack: str | Path | Stack = DEFAULT_STACK,
     seq_length: int | None = None,
     site: str | SiteFactors | None = None,
+    memory_limit: str | float | None = None,
     **choices: Any,
 ) -> str:
     """Return why the fastest plans that do not fit do not, as `vtrain plans --explain` does.
@@ -177,6 +199,7 @@ def explain_plans(
         stack: as `plans`.
         seq_length: as `plans`.
         site: as `plans`.
+        memory_limit: as `plans`.
         choices: as `plans`.
 
     Raises:
@@ -186,7 +209,7 @@ def explain_plans(
     from vtrain.explain import explain_misfits
     from vtrain.ranking import rank_plans
 
-    setting = make_setting(model, cluster, stack, seq_length, site)
+    setting = make_setting(model, cluster, stack, seq_length, site, memory_limit)
     # Nothing here depends on the price of a GPU-hour.
     everything = rank_plans(
         setting, gpus=several(gpus), global_batch_size=global_batch_size, tokens=None,

@@ -9,6 +9,7 @@ from vtrain.architecture import Architecture
 from vtrain.cli_options import DEFAULT_SEQ_LENGTH, Setting, read_site
 from vtrain.errors import UserInputError
 from vtrain.hardware import Cluster
+from vtrain.memory_limit import parse_memory_limit
 from vtrain.site import SiteFactors
 from vtrain.stack import Stack
 
@@ -22,11 +23,13 @@ def make_setting(
     stack: str | Path | Stack,
     seq_length: int | None,
     site: str | SiteFactors | None,
+    memory_limit: str | float | None = None,
 ) -> Setting:
-    """Return what is trained, where and with what.
+    """Return what is trained, where, with what and within which memory.
 
     Raises:
-        UserInputError: an unknown name, an unreadable file, or a sequence length below 1.
+        UserInputError: an unknown name, an unreadable file, a sequence length below 1, or
+            a memory limit that is no share.
     """
     from vtrain.formats import load_architecture
     from vtrain.presets import load_cluster, load_stack
@@ -45,6 +48,7 @@ def make_setting(
         stack=stack if isinstance(stack, Stack) else load_stack(stack),
         site=read_site(site),
         seq_length=length,
+        memory_limit_share=parse_memory_limit(memory_limit),
     )
 
 

@@ -12,6 +12,7 @@ from vtrain.memory.verdict import (
     VERDICTS,
     Verdict,
     memory_limit_bytes,
+    reliable_limit_share,
     safe_limit_bytes,
     verdict,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "memory_limit_bytes",
     "memory_timeline",
     "peak_memory",
+    "reliable_limit_share",
     "safe_limit_bytes",
     "verdict",
     "why_not",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vtrain.errors import UserInputError
 from vtrain.memory.breakdown import StageBreakdown, memory_breakdown
 from vtrain.memory.verdict import memory_limit_bytes, verdict
+from vtrain.memory_limit import SHARE_FITS
 from vtrain.plan import RECOMPUTE, SHARDING
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def why_not(
     is_valid: Callable[[Plan], bool] = lambda plan: True,
     step_time_s: Callable[[Plan], float | None] = lambda plan: None,
     max_gpus: int | None = None,
+    limit_share: float = SHARE_FITS,
 ) -> WhyNot | None:
     """Explain a plan that does not fit; None where it does.
 
@@ -102,12 +104,15 @@ def why_not(
         is_valid: whether the framework would start a plan.
         step_time_s: step time of a plan, to price each change.
         max_gpus: largest number of GPUs a change may use; four times the plan's when None.
+        limit_share: of what the context leaves, that the peak may take.
     """
-    judged = _judge(architecture, stack, plan, device_memory_bytes, seq_length)
-    limit = memory_limit_bytes(device_memory_bytes, stack)
+    stage = _heaviest(memory_breakdown(architecture, stack, plan, seq_length=seq_length))
+    judged = verdict(
+        stage.peak_bytes, device_memory_bytes, stack, stage.reserved_bytes, limit_share=limit_share
+    )
+    limit = memory_limit_bytes(device_memory_bytes, stack, limit_share)
     if judged.peak_bytes <= limit:
         return None
-    stage = _heaviest(memory_breakdown(architecture, stack, plan, seq_length=seq_length))
     before = step_time_s(plan)
     ceiling = max_gpus or 4 * plan.gpus
 
@@ -242,10 +247,3 @@ def _heaviest(stages: list[StageBreakdown]) -> StageBreakdown:
 
 def _peak(architecture: Architecture, stack: Stack, plan: Plan, seq_length: int) -> float:
     return _heaviest(memory_breakdown(architecture, stack, plan, seq_length=seq_length)).peak_bytes
-
-
-def _judge(
-    architecture: Architecture, stack: Stack, plan: Plan, device_memory_bytes: float, seq: int
-) -> Verdict:
-    heaviest = _heaviest(memory_breakdown(architecture, stack, plan, seq_length=seq))
-    return verdict(heaviest.peak_bytes, device_memory_bytes, stack, heaviest.reserved_bytes)

@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vtrain.interval import UNRELIABLE_SHARE
+from vtrain.memory_limit import SHARE_FITS
+
 _SAFE_Z = 1.2815515655446004  # standard normal quantile of SAFE_PROBABILITY
 
 if TYPE_CHECKING:
     from vtrain.stack import Stack
 
 VERDICTS = ("fits", "tight", "does not fit")
-SHARE_FITS = 0.90  # design default: allocated peak over what the context leaves
 SHARE_TIGHT = 0.95
 SAFE_PROBABILITY = 0.90
 """What a recommendation asks for; at a spread of 0.05 this is the 90 % share, above it less."""
@@ -65,6 +67,26 @@ def memory_limit_bytes(
     return share * max(0.0, device_memory_bytes - stack.context_bytes)
 
 
+def tight_share(share: float) -> float:
+    """Return up to which share a plan is "tight" under a limit: as far above as by default."""
+    return min(1.0, share + (SHARE_TIGHT - SHARE_FITS))
+
+
+def reliable_limit_share(device_memory_bytes: float, stack: Stack) -> float:
+    """Return the largest limit, in whole percent, that keeps clear of stalling allocators.
+
+    Args:
+        device_memory_bytes: memory of one device.
+        stack: the software.
+
+    Returns:
+        Of what the context leaves; UNRELIABLE_SHARE is of the whole device.
+    """
+    usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
+    share = UNRELIABLE_SHARE * device_memory_bytes / usable if usable else 1.0
+    return min(1.0, math.floor(100.0 * share) / 100.0)
+
+
 def safe_limit_bytes(device_memory_bytes: float, stack: Stack) -> float:
     """Return the largest allocated peak to recommend: it fits, and with SAFE_PROBABILITY.
 
@@ -82,6 +104,8 @@ def verdict(
     device_memory_bytes: float,
     stack: Stack,
     reserved_bytes: float | None = None,
+    *,
+    limit_share: float = SHARE_FITS,
 ) -> Verdict:
     """Judge one allocated peak against one device.
 
@@ -94,6 +118,7 @@ def verdict(
         device_memory_bytes: memory of one device.
         stack: the software.
         reserved_bytes: what the allocator will hold, where more is known than the stack's ratio.
+        limit_share: largest share of what the context leaves that is called "fits".
     """
     usable = memory_limit_bytes(device_memory_bytes, stack, 1.0)
     share = peak_bytes / usable if usable else math.inf
@@ -101,10 +126,10 @@ def verdict(
         reserved_bytes = peak_bytes * stack.reserved_over_allocated
     probability = _below(usable, reserved_bytes, stack.memory_log_sd)
     unfragmented = _below(usable, peak_bytes, stack.memory_log_sd)
-    if share > SHARE_TIGHT or probability < 0.5:
+    if share > tight_share(limit_share) or probability < 0.5:
         word = 2
     else:
-        word = int(share > SHARE_FITS or probability < TIGHT_PROBABILITY)
+        word = int(share > limit_share or probability < TIGHT_PROBABILITY)
     return Verdict(
         verdict=VERDICTS[word],
         probability=probability,
@@ -113,7 +138,7 @@ def verdict(
         peak_bytes=peak_bytes,
         reserved_bytes=reserved_bytes,
         usable_bytes=usable,
-        limit_bytes=SHARE_FITS * usable,
+        limit_bytes=limit_share * usable,
     )
 
 

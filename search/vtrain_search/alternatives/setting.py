@@ -27,6 +27,7 @@ def setting_of(problem: Problem, case: Case, row: Mapping[str, Any]) -> Setting:
         stack=problem.stack,
         site=problem.site,
         seq_length=problem.seq_length,
+        memory_limit_share=problem.memory_limit_share,
     )
 
 

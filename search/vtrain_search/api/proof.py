@@ -66,6 +66,7 @@ def verify(
     cluster: str | Sequence[str] = (),
     max_gpus: int | None = None,
     deadline: str = "",
+    memory_limit: str | float | None = None,
     seeds: Sequence[int] = (0, 1, 2),
     spaces: Sequence[str] = ("bilevel",),
     share: float = 0.25,
@@ -81,6 +82,7 @@ def verify(
         cluster: its clusters.
         max_gpus: its GPU cap.
         deadline: its deadline.
+        memory_limit: its memory limit.
         seeds: seeds of the searches.
         spaces: forms of the search: bilevel, joint.
         share: shapes up to this share of the budget off, by the scan, are in the grid.
@@ -110,7 +112,10 @@ def verify(
     if not 0.0 <= share <= 1.0:
         raise UserInputError(f"share must lie between 0 and 1, got {share}")
     if budget:
-        request = make_request(budget, cluster=cluster, max_gpus=max_gpus, deadline=deadline)
+        request = make_request(
+            budget, cluster=cluster, max_gpus=max_gpus, deadline=deadline,
+            memory_limit=memory_limit,
+        )  # fmt: skip
         named = [(", ".join(request.budgets), request)]
     else:
         names = (reference,) if isinstance(reference, str) else tuple(reference)

@@ -32,6 +32,7 @@ def make_request(
     stack: str | Path = "",
     site: str | Path = "",
     law: str | Path = "",
+    memory_limit: str | float | None = None,
 ) -> Request:
     """Return what was stated as a request; the rest keeps its default.
 
@@ -53,6 +54,7 @@ def make_request(
         stack: training software.
         site: file of site factors.
         law: loss law.
+        memory_limit: share of what the context leaves that may be allocated.
     """
     from vtrain_search.build import Request
 
@@ -64,6 +66,7 @@ def make_request(
         "seq_length": seq_length, "vocab_size": vocab_size, "unique_tokens": str(unique_tokens),
         "tokens_per_parameter_min": tokens_per_parameter_min, "stack": str(stack),
         "site": str(site), "law": str(law),
+        "memory_limit": "" if memory_limit is None else str(memory_limit),
     }  # fmt: skip
     return Request(**{k: v for k, v in words.items() if v not in (None, "")})
 

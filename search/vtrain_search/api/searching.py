@@ -34,6 +34,7 @@ def search(
     stack: str | Path = "",
     site: str | Path = "",
     law: str | Path = "",
+    memory_limit: str | float | None = None,
     sampler: str = "tpe",
     space: str = "bilevel",
     seed: int = 0,
@@ -68,6 +69,8 @@ def search(
         stack: training software.
         site: file of site factors.
         law: loss law, by name or file.
+        memory_limit: largest share of what the context leaves that may be allocated, such as
+            0.85 or "85%"; 0.90 when None.
         sampler: tpe, cmaes, nsga2, random.
         space: bilevel or joint.
         seed: seed of the search.
@@ -104,6 +107,7 @@ def search(
         target_loss=target_loss, objective=objective, model=model, fix=fix, limit=limit,
         seq_length=seq_length, vocab_size=vocab_size, unique_tokens=unique_tokens,
         tokens_per_parameter_min=tokens_per_parameter_min, stack=stack, site=site, law=law,
+        memory_limit=memory_limit,
     )  # fmt: skip
     quiet_optuna()
     problem = build_problem(request)
@@ -147,7 +151,7 @@ def dry_run(budget: str | Sequence[str] = (), *, workers: int = 1, **question: A
     Args:
         budget: as `search`.
         workers: processes that would evaluate.
-        question: any of the arguments of `search` from `cluster` to `law`.
+        question: any of the arguments of `search` from `cluster` to `memory_limit`.
 
     Raises:
         UserInputError: for words that cannot be read.

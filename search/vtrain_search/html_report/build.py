@@ -14,7 +14,7 @@ from vtrain_search.html_report.frontier import frontier_section, size_section
 from vtrain_search.html_report.headline import figures, recommendation
 from vtrain_search.html_report.provenance import assumption_section, command_line
 from vtrain_search.html_report.step_section import step_sections
-from vtrain_search.report.what_if import explanation, gap_unit, what_if_cells
+from vtrain_search.report.what_if import explanation, gap_unit, memory_notes, what_if_cells
 from vtrain_search.sensitivity import Change, sensitivity
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _sensitivity_section(answer: Answer, changes: Sequence[Change]) -> Section:
     return Section(
         key="sensitivity",
         title="What if",
-        lines=(explanation(answer),),
+        lines=(explanation(answer), *(f"{_sentence(note)}." for note in memory_notes(changes))),
         charts=(
             Chart(
                 kind="tornado",

@@ -24,7 +24,7 @@ _CHANGED_WITH = {
     "precision": "--stack",
     "stack": "--stack",
     "deadline_days": "--deadline",
-    "memory_limit": "fixed",
+    "memory_limit": "--memory-limit",
     "sanity": "fixed",
     "law": "--law",
     "loss_terms": "--law",
@@ -38,7 +38,7 @@ _FLAGS = {
     "law": "--law", "unique_tokens": "--unique-tokens", "seq_length": "--seq-length",
     "vocab_size": "--vocab-size", "arch": "--arch", "site": "--site",
     "target_losses": "--target-loss", "objective": "--objective",
-    "tokens_per_parameter_min": "--tokens-per-parameter-min",
+    "tokens_per_parameter_min": "--tokens-per-parameter-min", "memory_limit": "--memory-limit",
 }  # fmt: skip
 _SETTINGS = {"sampler": "--sampler", "space": "--space", "max_trials": "--trials"}
 _NO_SOURCES = ("ours",)

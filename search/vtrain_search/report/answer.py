@@ -9,6 +9,7 @@ import numpy as np
 
 from vtrain.design import Design
 from vtrain.interval import UNRELIABLE_SHARE
+from vtrain.memory import reliable_limit_share
 from vtrain_search.laws import WARN_BEYOND, Designs
 from vtrain_search.objective import designs_of
 
@@ -81,6 +82,7 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
         "budget_flop": case.flop,
         "deadline_days": case.deadline_s / 86_400.0,
         **best,
+        "mem_limit_share": problem.memory_limit_share,
         "loss_low": low,
         "loss_high": high,
         "law": problem.loss.law.name,
@@ -159,7 +161,7 @@ def _ties(
         (i for i in range(len(others)) if share[i] < TIE_SHARE),
         key=lambda i: (others[i]["parameters"], others[i]["objective_value"]),
     )
-    return [_short(others[i], best, float(share[i])) for i in order]
+    return [_short(problem, others[i], best, float(share[i])) for i in order]
 
 
 def _undecided(
@@ -189,19 +191,35 @@ def _smaller(
             continue
         choice = min(near, key=lambda r: (r["objective_value"], r["parameters"]))
         share = float(budget_shares(problem, best, [choice])[0])
-        found.append({"size": name, **_short(choice, best, share)})
+        found.append({"size": name, **_short(problem, choice, best, share)})
     return found
 
 
-def _short(row: Mapping[str, Any], best: Mapping[str, Any], share: float) -> dict[str, Any]:
+def _short(
+    problem: Problem, row: Mapping[str, Any], best: Mapping[str, Any], share: float
+) -> dict[str, Any]:
     """Return a runner-up: its whole design, its gap in nats and in shares of the budget."""
     return {
         **row,
         "tokens_per_parameter": row["tokens"] / row["parameters"],
         "days": row["wall_s"] / 86_400.0,
+        "mem_limit_share": problem.memory_limit_share,
         "gap_nats": row["loss"] - best["loss"],
         "gap_budget_share": share,
     }
+
+
+def too_full(case: Case, row: Mapping[str, Any]) -> bool:
+    """Return whether a design fills its device so far that its step time is not to be trusted."""
+    device = next(o for o in case.offers if o.name == row["cluster"]).cluster.device
+    return bool(row["mem_peak_bytes"] > UNRELIABLE_SHARE * device.memory_bytes)
+
+
+def reliable_share(problem: Problem, case: Case) -> float:
+    """Return the memory limit under which no design of a case is too full, whatever its GPUs."""
+    return min(
+        reliable_limit_share(o.cluster.device.memory_bytes, problem.stack) for o in case.offers
+    )
 
 
 def _warnings(
@@ -220,11 +238,12 @@ def _warnings(
         binding = "the GPU cap and the deadline leave" if at_cap else "the deadline leaves"
         found.append(f"{binding} ${best['unspent_usd']:,.0f} unspent")
     device = next(o for o in case.offers if o.name == best["cluster"]).cluster.device
-    full = best["mem_peak_bytes"] / device.memory_bytes
-    if full > UNRELIABLE_SHARE:
+    if too_full(case, best):
+        full = best["mem_peak_bytes"] / device.memory_bytes
         found.append(
             f"memory: {full:.0%} of the device is allocated; measured runs above "
-            f"{UNRELIABLE_SHARE:.0%} were at times several times slower than predicted"
+            f"{UNRELIABLE_SHARE:.0%} were at times several times slower than predicted; "
+            f"--memory-limit {reliable_share(problem, case):g} keeps clear of it"
         )
     if best["mfu"] > device.best_measured_mfu:
         found.append(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 def assumptions(problem: Problem) -> dict[str, Any]:
     """Return the assumptions of a problem as plain values, in reading order."""
+    from vtrain.memory_limit import format_share
     from vtrain.prices import hyperscaler_price
 
     space, stack = problem.space, problem.stack
@@ -45,7 +46,8 @@ def assumptions(problem: Problem) -> dict[str, Any]:
         "stack": f"{stack.title} ({problem.stack_name})",
         "clusters": clusters,
         "deadline_days": deadlines[0] if len(deadlines) == 1 else deadlines,
-        "memory_limit": "peak allocated at most 90 % of what the context leaves",
+        "memory_limit": f"peak allocated at most {format_share(problem.memory_limit_share)} of "
+        "what the context leaves",
         "sanity": f"at least {problem.min_steps:,} steps, "
         f"{problem.min_tokens_per_parameter:g} token a parameter, 50M parameters",
         "law": f"{problem.loss.law.name} ({problem.loss.law.citation})",

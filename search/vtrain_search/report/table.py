@@ -52,7 +52,7 @@ def render(
     found = [a for a in answers if a is not None]
     blocks: list[RenderableType] = [_what_table(found), _how_table(found), _choices_table(found)]
     if what_if is not None:
-        blocks += [what_if_grid(*what_if), Text(what_if_note(what_if[0]))]
+        blocks += [what_if_grid(*what_if), Text(what_if_note(*what_if))]
     for answer in found:
         if (undecided := answer.row["undecided_parameters"]) and undecided[0] < undecided[1]:
             low, high = (format_count(size) for size in undecided)

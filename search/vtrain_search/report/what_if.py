@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from vtrain.units import format_count, format_duration, format_usd
+from vtrain.units import GIB, format_count, format_duration, format_usd
 from vtrain_search.report.layout import Grid
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _NOTE_OF_TARGET = "law rows: what reaches the loss if that law is true"
 _DESIGN_KEYS = (
     "loss", "parameters", "tokens", "layers", "hidden_size", "cluster", "gpus", "tp", "pp", "dp",
     "cp", "virtual_stages", "micro_batch_size", "global_batch_size", "recompute", "sharding",
+    "mem_peak_bytes", "mem_limit_bytes",
 )  # fmt: skip
 
 
@@ -77,10 +78,27 @@ def what_if_grid(answer: Answer, changes: Sequence[Change]) -> Grid:
     return Grid(title=title, heads=heads, left=("change",), rows=list(rows))
 
 
-def what_if_note(answer: Answer) -> str:
-    """Return the line under the table."""
+def what_if_note(answer: Answer, changes: Sequence[Change]) -> str:
+    """Return the lines under the table."""
     laws = _NOTE_OF_LOSS if answer.case.target_loss is None else _NOTE_OF_TARGET
-    return f" * {_STAR}; {laws}"
+    return "\n ".join([f" * {_STAR}; {laws}", *memory_notes(changes)])
+
+
+def memory_notes(changes: Sequence[Change]) -> list[str]:
+    """Return how to ask for the safer design, and what of it the table has no column for."""
+    found = []
+    for change in changes:
+        if change.memory_limit_share is None:
+            continue
+        text = f"memory row: --memory-limit {change.memory_limit_share:g}"
+        if (r := change.row) is not None:
+            text += (
+                f"; {r['virtual_stages']} virtual stages, micro-batch {r['micro_batch_size']}, "
+                f"batch {r['global_batch_size']:,}, recompute {r['recompute']}, {r['sharding']}, "
+                f"{r['mem_peak_bytes'] / GIB:.1f} GiB a GPU"
+            )
+        found.append(text)
+    return found
 
 
 def what_if_json(answer: Answer, changes: Sequence[Change]) -> dict[str, Any]:
@@ -91,6 +109,8 @@ def what_if_json(answer: Answer, changes: Sequence[Change]) -> dict[str, Any]:
     for change in changes:
         r = change.row
         record: dict[str, Any] = {"change": change.name, "feasible": r is not None}
+        if change.memory_limit_share is not None:
+            record["mem_limit_share"] = change.memory_limit_share
         if r is not None:
             record |= {
                 key: change.gap if math.isfinite(change.gap) else None,

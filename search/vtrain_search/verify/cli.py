@@ -28,6 +28,8 @@ SPACES = ("bilevel", "joint")
 @click.option("--cluster", "clusters", multiple=True, metavar="NAME|FILE", help="Its cluster.")
 @click.option("--max-gpus", type=click.IntRange(min=1), metavar="N", help="Its GPU cap.")
 @click.option("--deadline", default="", metavar="TIME", help="Its deadline.")
+@click.option("--memory-limit", default="", metavar="SHARE",
+              help="Its memory limit, for example 0.85. [default: 0.90]")  # fmt: skip
 @click.option("--seeds", default="0,1,2", show_default=True, metavar="N,N,...",
               help="Seeds of the searches.")  # fmt: skip
 @click.option("--space", "spaces", multiple=True, type=click.Choice(SPACES),
@@ -60,6 +62,7 @@ def verify_command(**options: Any) -> int:
         request = Request(
             budgets=options["budgets"], clusters=options["clusters"],
             max_gpus=options["max_gpus"], deadline=options["deadline"],
+            memory_limit=options["memory_limit"],
         )  # fmt: skip
         named = [(", ".join(options["budgets"]), request)]
     else:

@@ -62,6 +62,7 @@ def test_every_field_of_a_request_reaches_the_command() -> None:
         max_gpus=512, stack="torchtitan-2025", law="kaplan2020", unique_tokens="1e12",
         seq_length=8192, vocab_size=50257, arch="llama3-8b", site="my site.toml",
         fixed=("tp=8", "pp=2"), ranged=("layers=8..16",), target_losses=(1.9,), objective="time",
+        memory_limit="85%",
     )  # fmt: skip
     line = command_line(request, Settings(seed=7, sampler="cmaes", space="joint", max_trials=9))
     for part in (
@@ -70,6 +71,7 @@ def test_every_field_of_a_request_reaches_the_command() -> None:
         "--seq-length 8192", "--vocab-size 50257", "--arch llama3-8b", "--site 'my site.toml'",
         "--fix tp=8", "--fix pp=2", "--range layers=8..16", "--target-loss 1.9",
         "--objective time", "--seed 7", "--sampler cmaes", "--space joint", "--trials 9",
+        "--memory-limit 85%",
     ):  # fmt: skip
         assert part in line
 
