@@ -71,10 +71,11 @@ class CaseSearch(SearchState):
         return asked
 
     def _polish(self) -> Pending:
-        if self.best is None or self.best.point == self._polished:
+        anchor = self._anchor
+        if anchor is None or anchor.point == self._polished:
             return []
-        self._polished = self.best.point
-        new = neighbours(self._space, self.best.point)  # type: ignore[arg-type]
+        self._polished = anchor.point
+        new = neighbours(self._space, anchor.point)  # type: ignore[arg-type]
         return [("polish", p, None) for p in new if p not in self._known]
 
     def _parameters(self, candidate: Candidate) -> dict[str, float] | None:

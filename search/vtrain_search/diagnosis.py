@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil, exp, floor, log10
 from typing import TYPE_CHECKING
 
 from vtrain.errors import InfeasibleError
 from vtrain.memory_limit import SHARE_FITS, format_share
 from vtrain.units import format_count, format_duration, format_usd
-from vtrain_search.evaluator import Evaluator, Outcome
+from vtrain_search.evaluator import TOO_DEAR, Evaluator, Outcome
 from vtrain_search.grid import CELLS_PER_BLOCK, CELLS_PER_OCTAVE, gpu_counts
 from vtrain_search.joint import JointPoint
 from vtrain_search.pins import Pins
@@ -19,10 +20,12 @@ from vtrain_search.space import MIN_PARAMETERS, Point
 if TYPE_CHECKING:
     from vtrain_search.driver import Found
     from vtrain_search.problem import Case, Offer, Problem
-    from vtrain_search.search_state import Candidate
+    from vtrain_search.search_state import Candidate, SearchState
 
 _DOUBLINGS = 24
 _HALVINGS = 6
+_ROUNDING = 1e-6
+"""More than the rounding of results, so that a run may cost exactly its budget."""
 # Batches of 16 to 2,048 sequences: what the memory question is asked with.
 _BLOCKS = range(4 * CELLS_PER_OCTAVE // CELLS_PER_BLOCK, 11 * CELLS_PER_OCTAVE // CELLS_PER_BLOCK)
 
@@ -35,12 +38,42 @@ def diagnose(problem: Problem, found: Found) -> InfeasibleError:
         found: a search in which no case has a feasible design.
     """
     case, search = problem.cases[0], found.searches[0]
+    if (dear := _too_dear(problem, case, search)) is not None:
+        return dear
     nearest = min(search.trials, key=lambda t: t.outcome.violation)
     points = _small_points(problem, architecture_of(nearest.point))
     return InfeasibleError(
         f"no feasible design for {case.label}: {_rule(problem, case, nearest.outcome.reason)}",
         hint=_nearest_fix(problem, case, points, nearest.outcome.reason),
     )
+
+
+def _too_dear(problem: Problem, case: Case, search: SearchState) -> InfeasibleError | None:
+    """Return the error where a way to the loss was found but costs more than the budget."""
+    over = [t for t in search.trials if t.outcome.reason in ("budget", TOO_DEAR)]
+    name = next((n for n in ("usd", "gpu_hours") if getattr(case, n) is not None), None)
+    if case.target_loss is None or name is None or not over:
+        return None
+    nearest = min(over, key=lambda t: t.outcome.violation)
+    amount = float(getattr(case, name)) * exp(nearest.outcome.violation)
+    more = _with(case, name, amount * (1.0 + _ROUNDING))
+    if not Evaluator(problem).outcome(architecture_of(nearest.point), more).feasible:
+        return None
+    needed = _amount(name, amount)
+    return InfeasibleError(
+        f"no feasible design for {case.label}: the cheapest way to that loss takes {needed}",
+        hint=f"the smallest budget that works is about {needed}, or choose a higher loss",
+    )
+
+
+def _amount(name: str, value: float) -> str:
+    """Return an amount in words of three digits, rounded up so that it is enough."""
+    digit = 10.0 ** (floor(log10(value)) - 2)
+    value = ceil(value / digit) * digit
+    return {
+        "usd": format_usd(value), "gpu_hours": f"{format_count(value)} GPU-h",
+        "flop": f"{value:.2e} FLOP",
+    }[name]  # fmt: skip
 
 
 def architecture_of(candidate: Candidate) -> Point:
@@ -105,13 +138,7 @@ def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str)
         amount = float(getattr(case, name))
         more = _smallest(lambda f: _works(problem, _with(case, name, amount * f), points))
         if more is not None and (longer is None or more <= longer):
-            value = amount * more
-            text = {
-                "usd": format_usd(value),
-                "gpu_hours": f"{format_count(value)} GPU-h",
-                "flop": f"{value:.2e} FLOP",
-            }[name]
-            return f"the smallest budget that works is about {text}"
+            return f"the smallest budget that works is about {_amount(name, amount * more)}"
     if longer is not None:
         return f"a deadline of {format_duration(case.deadline_s * longer)} would be enough"
     if problem.space.fixed is not None:

@@ -116,6 +116,8 @@ def search(
         stopped = "timeout"
     except KeyboardInterrupt:
         stopped = "interrupted"
+    for own in searches:
+        own.settle()
     return Found(searches=searches, stopped=stopped, progress=runner.progress)
 
 

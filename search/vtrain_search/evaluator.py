@@ -15,13 +15,20 @@ from vtrain_search.rounding import round_relative
 from vtrain_search.window import search_window
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from vtrain.training_run import TrainingRun
     from vtrain_search.laws import LossModel
     from vtrain_search.objective import Scored
     from vtrain_search.problem import Case, Offer, Problem
     from vtrain_search.search_state import Candidate
     from vtrain_search.space import Point
 
+    FloatArray = NDArray[np.float64]
+
 _TABLES_KEPT = 64
+TOO_DEAR = "budget or deadline"
+"""Reason of a run whose tokens are given: they cost more than the budget or last too long."""
 
 
 class Task(NamedTuple):
@@ -70,6 +77,16 @@ class Outcome:
         """Order of outcomes: the value first, then the canonical design."""
         return (self.value, *(str(v) if v is None else v for v in self.row.values()))
 
+    def settled(self) -> Outcome:
+        """Return the outcome, refused where it costs more than the budget."""
+        if not self.row or self.row["unspent_usd"] >= 0.0:
+            return self
+        cost = self.row["cost_usd"]
+        return replace(
+            self, value=float(np.inf), row={}, reason="budget",
+            violation=float(np.log(cost / (cost + self.row["unspent_usd"]))),
+        )  # fmt: skip
+
 
 class Evaluator:
     """Evaluates tasks; keeps recent architecture tables, which never changes an answer."""
@@ -86,12 +103,16 @@ class Evaluator:
         return other
 
     def evaluate(self, task: Task) -> tuple[Outcome, ...]:
-        """Return one outcome for each case of the task, in its order."""
+        """Return one outcome for each case of the task, in its order.
+
+        They are for a search: what costs more than a budget that only filters (`Case.searched`)
+        is not refused yet.
+        """
         cases = (self._problem.cases[i] for i in task.cases)
         point = task.point
         if isinstance(point, JointPoint):
             return tuple(self.joint(point, case) for case in cases)
-        return tuple(self.outcome(point, case, wide=task.wide) for case in cases)
+        return tuple(self._best(point, case, wide=task.wide) for case in cases)
 
     def joint(self, point: JointPoint, case: Case) -> Outcome:
         """Return the run of one joint design."""
@@ -127,6 +148,9 @@ class Evaluator:
 
     def outcome(self, point: Point, case: Case, *, wide: bool = False) -> Outcome:
         """Return the best run of one architecture under one case, over all its offers."""
+        return self._best(point, case, wide=wide).settled()
+
+    def _best(self, point: Point, case: Case, *, wide: bool) -> Outcome:
         found = [
             self._with_offer(self.scored(point, case, offer, wide=wide), point, case, offer)
             for offer in case.offers
@@ -137,7 +161,7 @@ class Evaluator:
         problem, cells = self._problem, scored.cells
         architecture = problem.space.architecture(point)
         if scored.best is None:
-            return _infeasible(problem, scored, architecture.parameters)
+            return _infeasible(problem, scored, architecture.parameters, case.deadline_s)
         i = scored.best
         run = scored.run
         design = Design(
@@ -163,14 +187,16 @@ class Evaluator:
             "wall_s": float(run.wall_s[i]),
             "gpu_hours": float(run.gpu_hours[i]),
             "cost_usd": float(run.cost_usd[i]),
-            "unspent_usd": float(run.unspent_usd[i]),
+            "unspent_usd": float(run.unspent_usd[i])
+            if case.searched is case
+            else case.unspent_usd(float(run.cost_usd[i]), offer),
         }
         return Outcome(
             value=float(scored.value[i]), row=row, plans=cells.plans_seen, plans_fit=cells.plans_fit
         )
 
 
-def _infeasible(problem: Problem, scored: Scored, parameters: int) -> Outcome:
+def _infeasible(problem: Problem, scored: Scored, parameters: int, deadline_s: float) -> Outcome:
     """Name the limit that came closest to being kept and how far it was missed."""
     cells, run = scored.cells, scored.run
     if len(cells) == 0:
@@ -185,7 +211,7 @@ def _infeasible(problem: Problem, scored: Scored, parameters: int) -> Outcome:
         "tokens a parameter": problem.min_tokens_per_parameter
         * parameters
         / np.maximum(run.tokens, 1.0),
-        "budget or deadline": np.where(run.feasible, 1.0, 2.0),
+        TOO_DEAR: np.where(run.feasible, 1.0, _excess(run, deadline_s)),
         "batch": np.where(np.isfinite(scored.loss), 1.0, 1.0 + 1e-9),
     }
     worst = np.max(np.stack(list(floors.values())), axis=0)
@@ -193,6 +219,16 @@ def _infeasible(problem: Problem, scored: Scored, parameters: int) -> Outcome:
     reason = max(floors, key=lambda name: float(floors[name][row]))
     violation = float(round_relative(np.log(worst[row])))
     return _nothing(scored, reason, violation)
+
+
+def _excess(run: TrainingRun, deadline_s: float) -> FloatArray:
+    """Return by what factor runs exceed their budget or deadline, whichever is more; above 1."""
+    run_usd = run.cost_usd
+    finite = np.isfinite(run_usd)
+    budget_usd = np.add(run_usd, run.unspent_usd, where=finite, out=np.zeros_like(run_usd))
+    money = np.divide(run_usd, budget_usd, where=budget_usd > 0.0, out=np.ones_like(run_usd))
+    excess = np.maximum(money, run.wall_s / deadline_s)
+    return np.where(np.isfinite(excess), np.maximum(excess, 1.0 + 1e-9), 2.0)
 
 
 def _nothing(scored: Scored, reason: str, violation: float) -> Outcome:

@@ -125,8 +125,8 @@ def score(
         goodput=share,
         price_usd_per_gpu_hour=offer.price_usd_per_gpu_hour,
         deadline_s=case.deadline_s,
-        budget_usd=case.usd,
-        budget_gpu_hours=case.gpu_hours,
+        budget_usd=case.searched.usd,
+        budget_gpu_hours=case.searched.gpu_hours,
         budget_flop=case.flop,
         model_flops_per_token=architecture.training_flops_per_token(problem.seq_length),
         tokens=tokens,  # type: ignore[arg-type]  # broadcasts like every other input

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -76,6 +76,27 @@ class Case:
     tokens_per_parameter: float | None = None
     target_loss: float | None = None
     objective: str = "loss"
+
+    @property
+    def searched(self) -> Case:
+        """The case that a search looks at: the cheapest way to a loss is sought without a budget.
+
+        Dollars and GPU-hours can only accept or refuse that way once it is found. A search that
+        drops what costs more cannot see where the cheapest lies.
+        """
+        if self.objective != "cost":
+            return self
+        return replace(self, usd=None, gpu_hours=None)
+
+    def unspent_usd(self, cost_usd: float, offer: Offer) -> float:
+        """Return what a run at this offer leaves of dollars or GPU-hours; negative above them.
+
+        Args:
+            cost_usd: what the run costs.
+            offer: cluster and price.
+        """
+        hours = self.affordable_gpu_hours(offer)
+        return hours * offer.price_usd_per_gpu_hour - cost_usd if np.isfinite(hours) else 0.0
 
     def affordable_gpu_hours(self, offer: Offer) -> float:
         """Return the GPU-hours the budget buys at this offer; inf where it names none."""

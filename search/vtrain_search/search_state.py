@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from vtrain_search.evaluator import TOO_DEAR
 from vtrain_search.samplers import Encoding, make_sampler
 from vtrain_search.scan import scan
 
@@ -106,6 +107,7 @@ class SearchState(ABC):
         self._done = False
         self.trials: list[Trial] = []
         self.best: Trial | None = None
+        self._nearest: Trial | None = None
 
     @property
     def batch(self) -> int:
@@ -136,7 +138,7 @@ class SearchState(ABC):
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
         """Take the outcomes of the batch asked last, in its order."""
-        before = self.best
+        before = self._anchor
         phase = self._pending[0][0] if self._pending else ""
         for position, ((name, candidate, trial), outcome) in enumerate(
             zip(self._pending, outcomes, strict=True)
@@ -147,10 +149,20 @@ class SearchState(ABC):
             self._tell_study(candidate, outcome, trial)
             if outcome.feasible and (self.best is None or outcome.key < self.best.outcome.key):
                 self.best = told
+            elif outcome.reason == TOO_DEAR and (
+                self._nearest is None or outcome.violation < self._nearest.outcome.violation
+            ):
+                self._nearest = told
         self._pending = []
         self._batch += 1
         if phase not in EXTRA_PHASES:
             self._follow(phase, self._gain(before))
+
+    def settle(self) -> None:
+        """Refuse what costs more than the budget, now that the cheapest way has been looked for."""
+        self.trials = [t._replace(outcome=t.outcome.settled()) for t in self.trials]
+        feasible = [t for t in self.trials if t.outcome.feasible]
+        self.best = min(feasible, key=lambda t: t.outcome.key, default=None)
 
     def recall(self, candidate: Candidate) -> Outcome | None:
         """Return the outcome of a point that was told before, so nobody evaluates it twice."""
@@ -168,10 +180,20 @@ class SearchState(ABC):
     def _parameters(self, candidate: Candidate) -> dict[str, float] | None:
         """Return the sampler's parameters of a candidate, None where it lies outside its box."""
 
+    @property
+    def _anchor(self) -> Trial | None:
+        """The best trial; while none is feasible, the one that is least too dear or too slow."""
+        return self.best or self._nearest
+
     def _gain(self, before: Trial | None) -> float:
-        if self.best is None or self.best is before:
+        now = self._anchor
+        if now is None or now is before:
             return 0.0
-        return np.inf if before is None else self._share_of(before.outcome, self.best.outcome)
+        if before is None or before.outcome.feasible != now.outcome.feasible:
+            return np.inf
+        if not now.outcome.feasible:
+            return before.outcome.violation - now.outcome.violation
+        return self._share_of(before.outcome, now.outcome)
 
     def _fresh_sampler(self) -> None:
         """Give the study the sampler of this batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +58,7 @@ def usable_gpu_hours(
         flops_per_token: model FLOPs of one token.
         tokens: training tokens where they are given.
     """
-    hours = case.affordable_gpu_hours(offer)
+    hours = case.searched.affordable_gpu_hours(offer)
     rate = TYPICAL_MFU * peak_flops(problem, offer) * 3600.0
     if case.flop is not None:
         hours = min(hours, case.flop / rate)
@@ -87,6 +87,10 @@ def search_window(
     place = _Place.of(problem, case, offer, table.architecture)
     keys = place.wide() if wide else place.narrow()
     probed = wide
+    if case.objective == "time" and (case.usd or case.gpu_hours):
+        # A tight budget may afford no plan but the cheapest: the fastest is sought from there too.
+        cheapest = search_window(problem, replace(case, objective="cost"), offer, table, wide=wide)
+        keys |= _missing(problem, place, cheapest)
     for _ in range(_ROUNDS):
         cells = table.window([(int(place.counts[i]), block) for i, block in sorted(keys)])
         scored = score(problem, case, offer, table.architecture, cells)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
-from vtrain_search.driver import search
+from vtrain_search.diagnosis import diagnose
+from vtrain_search.driver import Found, search
 from vtrain_search.executors import InlineExecutor
 from vtrain_search.laws import LossModel, load_law
 from vtrain_search.objective import designs_of
@@ -60,3 +62,44 @@ def test_the_fastest_way_is_no_slower_and_no_cheaper(
     assert rows["time"]["wall_s"] < rows["cost"]["wall_s"]
     assert rows["time"]["gpus"] > rows["cost"]["gpus"]
     assert rows["cost"]["cost_usd"] <= rows["time"]["cost_usd"] <= 2e4
+
+
+def test_a_budget_only_filters_the_cheapest_way(quick_problem: Callable[..., Problem]) -> None:
+    """Just above what the loss costs every budget finds the same design; just below, none."""
+    settings = Settings(max_trials=24)
+
+    def found(*budget: str) -> tuple[Problem, Found]:
+        problem = quick_problem(*budget, target_losses=(2.3,))
+        return problem, search(problem, settings, InlineExecutor(problem))
+
+    free = found()[1].searches[0]
+    assert free.best is not None
+    cost = free.best.outcome.row["cost_usd"]
+    for factor in (1.001, 1.3, 20.0):
+        own = found(f"{factor * cost}usd")[1].searches[0]
+        assert own.best is not None
+        assert own.best.point == free.best.point
+        assert own.best.outcome.row["cost_usd"] == cost
+        assert own.best.outcome.row["unspent_usd"] == pytest.approx((factor - 1.0) * cost, rel=1e-6)
+        assert [t.point for t in own.trials] == [t.point for t in free.trials]
+        over = [t for t in own.trials if t.outcome.reason == "budget"]
+        assert bool(over) == (factor < 2.0)
+    problem, refused = found(f"{0.999 * cost}usd")
+    assert refused.searches[0].best is None
+    error = diagnose(problem, refused)
+    named = re.search(r"takes \$([\d.]+)k", str(error))
+    assert named is not None
+    assert cost <= float(named[1]) * 1e3 <= 1.01 * cost
+
+
+def test_the_fastest_way_starts_from_the_cheapest(quick_problem: Callable[..., Problem]) -> None:
+    """A budget that affords hardly more than the cheapest way is enough for the fastest one."""
+    settings = Settings(max_trials=60)
+    free = quick_problem(target_losses=(2.3,))
+    cheapest = search(free, settings, InlineExecutor(free)).searches[0].best
+    assert cheapest is not None
+    cost = cheapest.outcome.row["cost_usd"]
+    tight = quick_problem(f"{1.01 * cost}usd", target_losses=(2.3,), objective="time")
+    fastest = search(tight, settings, InlineExecutor(tight)).searches[0].best
+    assert fastest is not None
+    assert fastest.outcome.row["cost_usd"] <= 1.01 * cost
