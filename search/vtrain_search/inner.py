@@ -1,7 +1,7 @@
 """The architecture table: the fastest plan for every GPU count and batch of one architecture.
 
 It knows nothing of price, budget, deadline or loss. Blocks of it are filled when somebody asks
-and kept, so one table serves every budget and every what-if question.
+and kept, so one table serves every budget and every what-if question about the same memory limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What if: the same architectures re-planned under other prices, speeds, limits and laws.
 
 Tables of step times know nothing of price, deadline, budget or law, so each question costs little
-more than arithmetic. A step that takes f times as long is, exactly, a budget and a deadline
-divided by f.
+more than arithmetic; only another limit on memory needs other plans, hence tables of its own. A
+step that takes f times as long is, exactly, a budget and a deadline divided by f.
 """
 
 from __future__ import annotations
