@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from vtrain.units import GIB
 from vtrain.validity import Context, check_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from vtrain.cli_options import Setting
     from vtrain.memory.explain import WhyNot
     from vtrain.plan import Plan
@@ -66,13 +68,34 @@ def explain_plan(setting: Setting, plan: Plan) -> str:
 
 
 def explain_misfits(setting: Setting, ranked: RankedPlans) -> str:
-    """Return why the fastest plans that do not fit do not, and what would make them fit."""
+    """Return why near misses do not fit, and what would make them.
+
+    The fastest of at most twice the limit speak; of a GPU count on which nothing fits, the leanest.
+
+    Args:
+        setting: what is trained, where, with what.
+        ranked: every plan, misfits too, in order of step time.
+    """
     misfit = ranked.word == 2
     if not misfit.any():
         return "every valid plan fits"
+    peak = ranked.estimate.mem_peak_bytes
+    lines: list[str] = []
+    barren = [gpus for gpus in ranked.barren_gpus if sum(ranked.tallies[gpus])]
+    if barren:
+        lines.append(f"leanest plans where none fits ({_numbers(barren)} GPUs):")
+        leanest = [
+            rows[np.argmin(peak[rows])]
+            for rows in (np.flatnonzero(ranked.plans.gpus == gpus) for gpus in barren)
+        ]
+        lines.extend(_reasons(setting, ranked, leanest))
     # A plan at many times the limit teaches nothing; the near misses do.
-    near = misfit & (ranked.estimate.mem_peak_bytes <= 2.0 * ranked.estimate.mem_limit_bytes)
-    rows = np.flatnonzero(near if near.any() else misfit)
+    near = misfit & (peak <= 2.0 * ranked.estimate.mem_limit_bytes)
+    near &= ~np.isin(ranked.plans.gpus, barren)
+    rows = np.flatnonzero(near)
+    if not len(rows):
+        rest = np.flatnonzero(misfit & ~np.isin(ranked.plans.gpus, barren))
+        rows = rest[np.argsort(peak[rest], kind="stable")][:1]
     # Of plans that differ only in their virtual stages, the fastest speaks for all.
     plans = ranked.plans
     layout = np.stack([
@@ -80,18 +103,33 @@ def explain_misfits(setting: Setting, ranked: RankedPlans) -> str:
         plans.sharding,
     ])[:, rows]  # fmt: skip
     rows = rows[np.sort(np.unique(layout, axis=1, return_index=True)[1])][:_MISFITS]
-    lines = [f"fastest plans that do not fit ({len(rows)} of {ranked.valid - ranked.fit:,}):"]
+    if len(rows):
+        of = sum(
+            tally[2] for gpus, tally in ranked.tallies.items() if gpus not in ranked.barren_gpus
+        )
+        lines.append(f"fastest near misses ({len(rows)} of {of:,} plans that do not fit):")
+        lines.extend(_reasons(setting, ranked, rows))
+    return "\n".join(lines)
+
+
+def _reasons(
+    setting: Setting, ranked: RankedPlans, rows: Iterable[np.integer[Any]]
+) -> Iterator[str]:
+    """Yield the lines of some plans that do not fit."""
     for row in rows:
         plan = ranked.plans.plan(int(row))
-        lines.append(
+        yield (
             f"{plan.gpus} GPUs, tp {plan.tp} pp {plan.pp} cp {plan.cp} dp {plan.dp}, micro-batch "
             f"{plan.micro_batch_size}, recompute {plan.recompute}, {plan.sharding}: "
             f"{float(ranked.estimate.step_time_s[row]):.4g} s"
         )
         reason = plan_misfit(setting, plan)
         if reason is not None:
-            lines.extend(_misfit_lines(reason))
-    return "\n".join(lines)
+            yield from _misfit_lines(reason)
+
+
+def _numbers(values: Iterable[int]) -> str:
+    return ", ".join(map(str, values))
 
 
 def plan_misfit(setting: Setting, plan: Plan) -> WhyNot | None:

@@ -1,4 +1,4 @@
-"""`vtrain plans`: every valid plan of a model, ranked."""
+"""`vtrain plans`: the valid plans of a model, ranked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import rich_click as click
 from vtrain.cli_options import load_setting, memory_limit_option, setting_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vtrain.cli_options import Setting
     from vtrain.ranking import RankedPlans
 
@@ -38,8 +40,16 @@ CHOICES = {
 @click.option(
     "--micro-batch", "micro_batch_size", metavar="N[,N...]", help="Only these micro-batch sizes."
 )
-@click.option("--recompute", metavar="NAME[,NAME...]", help="none, selective, full.")
-@click.option("--sharding", metavar="NAME[,NAME...]", help="none, zero1, zero2, zero3.")
+@click.option(
+    "--recompute",
+    metavar="NAME[,NAME...]",
+    help="Of none, selective, full.  [default: all three]",
+)
+@click.option(
+    "--sharding",
+    metavar="NAME[,NAME...]",
+    help="Of none, zero1, zero2, zero3.  [default: the stack's own and zero1]",
+)
 @click.option("--pareto", is_flag=True, help="Only plans that no other beats in time and cost.")
 @click.option(
     "--max-micro-batch",
@@ -58,24 +68,42 @@ CHOICES = {
 @click.option(
     "--explain",
     is_flag=True,
-    help="Why the fastest plans that do not fit do not, and what would make them.",
+    help="Why near misses do not fit (where nothing does, the leanest plan), and what would "
+    "make them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def plans_command(
     top: int, csv_file: str | None, as_json: bool, explain: bool, max_micro_batch: bool,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Enumerate and rank every valid plan of a model on given GPU counts."""
+    """Enumerate and rank the valid plans of a model on given GPU counts.
+
+    Every split into tp x pp x dp, virtual stages, micro-batch and recomputation that the stack
+    accepts; of shardings, the stack's own and zero1, of context parallelism 1, unless --sharding
+    and --cp name others. Plans that fit come first, then those that are tight: above the memory
+    limit, with a step time not to be relied on.
+    """
     import json
 
-    from vtrain.ranking import largest_micro_batches, rank_plans
+    from vtrain.errors import InfeasibleError
+    from vtrain.explain import explain_misfits
+    from vtrain.ranking import fits_first, largest_micro_batches, rank_plans
 
     keys = ("model", "cluster", "stack", "seq_length", "site", "memory_limit")
     setting = load_setting(**{key: options.pop(key) for key in keys})
     request = _read(setting, options)
+    why = None
     if explain:
         everything = rank_plans(setting, **{**request, "keep_misfits": True, "pareto": False})
-    ranked = rank_plans(setting, **request)
+        why = explain_misfits(setting, everything)
+    try:
+        ranked = rank_plans(setting, **request)
+    except InfeasibleError:
+        if why is not None and not as_json:
+            click.echo(why)
+        raise
+    if request["keep_misfits"]:
+        ranked = fits_first(ranked)
     if max_micro_batch:
         ranked = largest_micro_batches(ranked)
     if csv_file:
@@ -84,14 +112,23 @@ def plans_command(
         write_text(csv_file, ranked.csv())
     rows = ranked.rows(top)
     if as_json:
-        document = {"schema_version": 1, "counts": ranked.counts(), "rows": rows}
+        document = {
+            "schema_version": 1,
+            "counts": ranked.counts(),
+            "enumerated": {
+                "recompute": list(ranked.space.recompute),
+                "sharding": list(ranked.space.sharding),
+            },
+            "nothing_fits_on_gpus": list(ranked.barren_gpus),
+            "rows": rows,
+        }
+        if why is not None:
+            document["explanation"] = why.split("\n")
         click.echo(json.dumps(document, indent=2))
         return
     click.echo(_table(ranked, rows))
-    if explain:
-        from vtrain.explain import explain_misfits
-
-        click.echo(explain_misfits(setting, everything))
+    if why is not None:
+        click.echo(why)
 
 
 def _read(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
@@ -110,10 +147,10 @@ def _read(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
         raise UserInputError("--global-batch is needed", hint="for example --global-batch 1024")
     pins: dict[str, Any] = {}
     for key in ("tp", "pp", "cp", "virtual_stages", "micro_batch_size"):
-        if options[key]:
+        if options[key] is not None:
             pins[key] = whole_numbers(f"--{key}", options[key])
     for key, choices in CHOICES.items():
-        if options[key]:
+        if options[key] is not None:
             names = tuple(part.strip() for part in options[key].split(","))
             for name in names:
                 if name not in choices:
@@ -121,13 +158,19 @@ def _read(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
                         f"--{key} {name!r} is not known", hint=f"one of {', '.join(choices)}"
                     )
             pins[key] = names
-    price = parse_price_usd_per_gpu_hour(options["price"]) if options["price"] else None
-    if price is None:
+    if options["price"] is not None:
+        price = parse_price_usd_per_gpu_hour(options["price"])
+    elif options["tokens"] is not None:
         price = default_price(setting.cluster.name).usd_per_gpu_hour
+    else:  # nothing is priced, and a user's own cluster is on no list
+        price = 1.0
+    tokens = None
+    if options["tokens"] is not None:
+        tokens = parse_number(options["tokens"], what="--tokens")
     return {
         "gpus": whole_numbers("--gpus", options["gpus"]),
         "global_batch_size": options["global_batch_size"],
-        "tokens": parse_number(options["tokens"], what="--tokens") if options["tokens"] else None,
+        "tokens": tokens,
         "price_usd_per_gpu_hour": price,
         "pins": pins,
         "pareto": options["pareto"],
@@ -155,7 +198,9 @@ def whole_numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def _table(ranked: RankedPlans, rows: list[dict[str, Any]]) -> str:
-    """Return the rows as text columns."""
+    """Return the rows as text columns, between what was enumerated and how many fit."""
+    from vtrain.nearest_fit import describe_space
+
     heads = ("gpus", "tp", "pp", "vpp", "cp", "dp", "mbs", "recompute", "sharding", "step s",
              "MFU %", "GiB", "verdict", "days", "cost")  # fmt: skip
     lines = [heads]
@@ -173,5 +218,16 @@ def _table(ranked: RankedPlans, rows: list[dict[str, Any]]) -> str:
         "  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
-    counts = ranked.counts()
-    return f"{body}\n{counts['fit']:,} of {counts['valid']:,} valid plans fit"
+    return "\n".join((f"enumerated: {describe_space(ranked.space)}", body, *_counts(ranked)))
+
+
+def _counts(ranked: RankedPlans) -> Iterator[str]:
+    """Yield what the table does not show: how many fit, are tight, or exist at all."""
+    limit = f"{ranked.estimate.mem_limit_bytes / 2**30:.1f} GiB"
+    tight = f", {ranked.tight:,} tight (above the limit of {limit})" if ranked.tight else ""
+    yield f"{ranked.fit:,} of {ranked.valid:,} valid plans fit{tight}"
+    for gpus in ranked.barren_gpus:
+        valid = sum(ranked.tallies[gpus])
+        yield f"note: on {gpus} GPUs " + (
+            f"none of {valid:,} valid plans fits" if valid else "no plan is valid"
+        )
