@@ -195,9 +195,14 @@ def load_setting(
     if model is None:
         raise UserInputError("--model is needed", hint="for example --model llama3-8b")
     architecture, own_length = load_architecture(model)
-    length = seq_length or own_length or DEFAULT_SEQ_LENGTH
-    if length < 1:
-        raise UserInputError(f"--seq must be at least 1, got {length}")
+    if seq_length is None:
+        length = own_length or DEFAULT_SEQ_LENGTH
+    elif seq_length >= 1:
+        length = seq_length
+    else:
+        raise UserInputError(
+            f"--seq must be at least 1, got {seq_length}", hint="leave it out for the model's own"
+        )
     return Setting(
         architecture=architecture,
         cluster=load_cluster(cluster),

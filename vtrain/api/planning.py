@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vtrain.api.arguments import positive, some_of, whole, wholes
 from vtrain.api.result import Simulation
-from vtrain.api.setting import DEFAULT_CLUSTER, Model, make_setting, reference, several
+from vtrain.api.setting import DEFAULT_CLUSTER, Model, make_setting, reference
 from vtrain.cli_options import DEFAULT_STACK, build_plan
 from vtrain.errors import UserInputError
+from vtrain.plan import RECOMPUTE, SHARDING
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -70,9 +72,12 @@ def simulate(
         UserInputError: with the broken rule and the nearest valid choice.
     """
     setting = make_setting(model, cluster, stack, seq_length, site, memory_limit)
+    sizes = {
+        "gpus": gpus, "tp": tp, "pp": pp, "cp": cp, "virtual_stages": virtual_stages,
+        "micro_batch_size": micro_batch_size, "global_batch_size": global_batch_size,
+    }  # fmt: skip
     plan = build_plan(
-        setting, gpus=gpus, tp=tp, pp=pp, cp=cp, virtual_stages=virtual_stages,
-        micro_batch_size=micro_batch_size, global_batch_size=global_batch_size,
+        setting, **{name: whole(name, size) for name, size in sizes.items()},
         recompute=recompute, sharding=sharding, sequence_parallel=sequence_parallel,
         schedule=schedule,
     )  # fmt: skip
@@ -134,7 +139,10 @@ def plans(
     memory_limit: str | float | None = None,
     **choices: Any,
 ) -> DataFrame:
-    """Return every valid plan, one row each, fastest first within a GPU count.
+    """Return the valid plans that `vtrain plans` ranks, one row each.
+
+    By GPU count, then verdict (fits, tight, does not fit), then step time. Shardings other than
+    the stack's own and zero1, and context parallelism, are enumerated where `choices` name them.
 
     Args:
         model: as `simulate`.
@@ -160,17 +168,21 @@ def plans(
     import pandas as pd
 
     from vtrain.prices import default_price
-    from vtrain.ranking import largest_micro_batches, rank_plans
+    from vtrain.ranking import fits_first, largest_micro_batches, rank_plans
 
     setting = make_setting(model, cluster, stack, seq_length, site, memory_limit)
-    price = price_usd_per_gpu_hour
+    tokens = positive("tokens", tokens)
+    price = positive("price_usd_per_gpu_hour", price_usd_per_gpu_hour)
     if price is None:
         # Without tokens nothing is priced, and a user's own cluster is on no list.
         price = 1.0 if tokens is None else default_price(setting.cluster.name).usd_per_gpu_hour
     ranked = rank_plans(
-        setting, gpus=several(gpus), global_batch_size=global_batch_size, tokens=tokens,
+        setting, gpus=wholes("gpus", gpus),
+        global_batch_size=whole("global_batch_size", global_batch_size), tokens=tokens,
         price_usd_per_gpu_hour=price, pareto=pareto, keep_misfits=misfits, pins=_pins(choices),
     )  # fmt: skip
+    if misfits:
+        ranked = fits_first(ranked)
     if max_micro_batch:
         ranked = largest_micro_batches(ranked)
     frame = pd.DataFrame(ranked.rows())
@@ -189,7 +201,7 @@ def explain_plans(
     memory_limit: str | float | None = None,
     **choices: Any,
 ) -> str:
-    """Return why the fastest plans that do not fit do not, as `vtrain plans --explain` does.
+    """Return why near misses do not fit, and what would make them, as `vtrain plans --explain`.
 
     Args:
         model: as `plans`; the other arguments too.
@@ -212,7 +224,8 @@ def explain_plans(
     setting = make_setting(model, cluster, stack, seq_length, site, memory_limit)
     # Nothing here depends on the price of a GPU-hour.
     everything = rank_plans(
-        setting, gpus=several(gpus), global_batch_size=global_batch_size, tokens=None,
+        setting, gpus=wholes("gpus", gpus),
+        global_batch_size=whole("global_batch_size", global_batch_size), tokens=None,
         price_usd_per_gpu_hour=1.0, pareto=False, keep_misfits=True, pins=_pins(choices),
     )  # fmt: skip
     return explain_misfits(setting, everything)
@@ -222,7 +235,11 @@ def _pins(choices: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     for name in choices:
         if name not in _CHOICES:
             raise UserInputError(f"plans() takes no {name!r}", hint=f"one of {', '.join(_CHOICES)}")
-    return {name: several(value) for name, value in choices.items()}
+    known = {"recompute": RECOMPUTE, "sharding": SHARDING}
+    return {
+        name: some_of(name, value, known[name]) if name in known else wholes(name, value)
+        for name, value in choices.items()
+    }
 
 
 def _simulation(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from vtrain.api.arguments import named, optional_whole
 from vtrain.architecture import Architecture
 from vtrain.cli_options import DEFAULT_SEQ_LENGTH, Setting, read_site
-from vtrain.errors import UserInputError
 from vtrain.hardware import Cluster
 from vtrain.memory_limit import parse_memory_limit
 from vtrain.site import SiteFactors
@@ -34,14 +33,17 @@ def make_setting(
     from vtrain.formats import load_architecture
     from vtrain.presets import load_cluster, load_stack
 
+    named("model", model, Architecture)
+    named("cluster", cluster, Cluster)
+    named("stack", stack, Stack)
+    if site is not None:
+        named("site", site, SiteFactors)
     own_length = None
     if isinstance(model, Architecture):
         architecture = model
     else:
         architecture, own_length = load_architecture(str(model))
-    length = seq_length or own_length or DEFAULT_SEQ_LENGTH
-    if length < 1:
-        raise UserInputError(f"seq_length must be at least 1, got {length}")
+    length = optional_whole("seq_length", seq_length) or own_length or DEFAULT_SEQ_LENGTH
     return Setting(
         architecture=architecture,
         cluster=cluster if isinstance(cluster, Cluster) else load_cluster(cluster),
@@ -50,11 +52,6 @@ def make_setting(
         seq_length=length,
         memory_limit_share=parse_memory_limit(memory_limit),
     )
-
-
-def several(value: Any) -> tuple[Any, ...]:
-    """Return one value or several as a tuple."""
-    return (value,) if isinstance(value, str | int) else tuple(value)
 
 
 def reference(thing: str | Path | Cluster | Stack) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from vtrain.api.arguments import named, one_of, optional_whole, positive, some_of, whole
 from vtrain.cli_options import DEFAULT_STACK
 
 if TYPE_CHECKING:
@@ -184,19 +185,19 @@ def tenancy_run(
     from vtrain.tenancy.cli import POLICY_NAMES
     from vtrain.tenancy.commands import play_options
 
-    if policy not in POLICY_NAMES:
+    one_of("policy", policy, POLICY_NAMES)
+    seed = whole("seed", seed, least=0)
+    seeds, workers = whole("seeds", seeds), whole("workers", workers)
+    if not isinstance(generate, str | Mapping):
         raise UserInputError(
-            f"policy {policy!r} is not known", hint=f"one of {', '.join(POLICY_NAMES)}"
+            f"generate must be words or a mapping, got {generate!r}", hint="jobs=64,load=0.9"
         )
-    for name, value, least in (("seed", seed, 0), ("seeds", seeds, 1), ("workers", workers, 1)):
-        if value < least:
-            raise UserInputError(f"{name} must be at least {least}, got {value}")
     recipe = generate if isinstance(generate, str) else _recipe(generate)
-    price = None if price_usd_per_gpu_hour is None else str(price_usd_per_gpu_hour)
+    price = positive("price_usd_per_gpu_hour", price_usd_per_gpu_hour)
     options = {
         **_shared(jobs, cluster, gpus, speed, failures, rescale, recompute, stack, site, skip_bad),
         "recipe": recipe or None, "policy": policy, "seed": seed, "seeds": seeds,
-        "workers": workers, "price": price,
+        "workers": workers, "price": None if price is None else str(price),
     }  # fmt: skip
     played = play_options(options, warn=lambda _: None, record=seeds == 1)
     return TenancyRun(played=played, options=options)
@@ -251,9 +252,11 @@ def tenancy_admit(
 
     options = {
         **_shared(jobs, cluster, gpus, speed, failures, rescale, recompute, stack, site, skip_bad),
-        "model": str(model), "tokens": str(tokens), "global_batch_size": global_batch_size,
-        "seq_length": seq_length, "arrival": _duration(at) or "0", "within": _duration(within),
-        "max_gpus": max_gpus,
+        "model": str(model), "tokens": str(tokens),
+        "global_batch_size": whole("global_batch_size", global_batch_size),
+        "seq_length": optional_whole("seq_length", seq_length),
+        "arrival": _duration(at) or "0", "within": _duration(within),
+        "max_gpus": optional_whole("max_gpus", max_gpus),
     }  # fmt: skip
     return Admission(document=admit_document(options, warn=lambda _: None))
 
@@ -264,24 +267,34 @@ def _shared(
     site: str | SiteFactors | None, skip_bad: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what both commands take, by the names of their options."""
-    from vtrain.errors import UserInputError
+    from vtrain.plan import RECOMPUTE
+    from vtrain.site import SiteFactors
     from vtrain.tenancy.speed import SPEEDS
+    from vtrain.tenancy.upkeep import FAILURE_MODES
 
-    if speed not in SPEEDS:
-        raise UserInputError(f"speed {speed!r} is not known", hint=f"one of {', '.join(SPEEDS)}")
-    kinds = (recompute,) if isinstance(recompute, str) else tuple(recompute)
+    named("cluster", cluster)
+    named("stack", stack)
+    if site is not None:
+        named("site", site, SiteFactors)
+    one_of("speed", speed, SPEEDS)
+    one_of("failures", failures, FAILURE_MODES)
+    kinds = () if recompute == () else some_of("recompute", recompute, RECOMPUTE)
     return {
-        "jobs_file": _jobs(jobs), "cluster": str(cluster), "gpus": gpus, "speed": speed,
+        "jobs_file": _jobs(jobs), "cluster": str(cluster), "gpus": whole("gpus", gpus),
+        "speed": speed,
         "failures": failures, "rescale": _duration(rescale), "recompute": ",".join(kinds) or None,
         "stack": str(stack), "site": site, "skip_bad": skip_bad,
     }  # fmt: skip
 
 
 def _jobs(jobs: Jobs) -> str | JobText | None:
+    from vtrain.errors import UserInputError
     from vtrain.tenancy.job_file import JobText
 
     if jobs is None or isinstance(jobs, str | Path):
         return None if jobs is None else str(jobs)
+    if not hasattr(jobs, "convert_dtypes"):
+        raise UserInputError(f"jobs must be a frame or a CSV file, got {jobs!r}")
     # Whole numbers that pandas keeps as floats, because a cell is empty, are written whole.
     return JobText(name=_FRAME, text=jobs.convert_dtypes().to_csv(index=False))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vtrain.api.arguments import one_of, positive, whole
 from vtrain.api.setting import DEFAULT_CLUSTER, Model, make_setting, reference
 from vtrain.cli_options import DEFAULT_STACK
 from vtrain.errors import UserInputError
+from vtrain.plan import RECOMPUTE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from vtrain.design import Design
     from vtrain.formats.imported import Imported
     from vtrain.hardware import Cluster
+
+PRECISIONS = ("bf16", "fp16", "fp8")
 
 
 def mfu(
@@ -170,28 +174,32 @@ def _utilization(
     recompute: str,
     tp: int,
     reported: float | None,
-    **throughput: float | None,
+    **throughput: Any,
 ) -> dict[str, Any]:
     """Return the document of `vtrain mfu --json`."""
     from vtrain.mfu import Work
     from vtrain.mfu_document import dense_peak, mfu_document
 
     setting = make_setting(model, cluster, DEFAULT_STACK, seq_length, None)
+    gpus, tp = whole("gpus", gpus), whole("tp", tp)
+    one_of("precision", precision, PRECISIONS)
+    one_of("recompute", recompute, RECOMPUTE)
+    own_peak = positive("peak_flops_per_s", peak_flops_per_s)
     work = Work(architecture=setting.architecture, seq_length=setting.seq_length, tp=tp,
                 recompute=recompute)  # fmt: skip
     return mfu_document(
         work, model=str(model) if isinstance(model, str | Path) else "model",
         label=reference(cluster), gpus=gpus,
         tokens_per_s=_tokens_per_s(gpus, setting.seq_length, **throughput), precision=precision,
-        peak_flops_per_s=peak_flops_per_s or dense_peak(setting.cluster, precision),
-        reported=reported,
+        peak_flops_per_s=own_peak or dense_peak(setting.cluster, precision),
+        reported=positive("reported", reported),
     )  # fmt: skip
 
 
 def _tokens_per_s(
     gpus: int, seq_length: int, *, tokens_per_s: float | None,
     tokens_per_s_per_gpu: float | None, step_time_s: float | None,
-    global_batch_size: float | None,
+    global_batch_size: int | None,
 ) -> float:  # fmt: skip
     """Return tokens a second of all GPUs from the one throughput that is given.
 
@@ -204,8 +212,9 @@ def _tokens_per_s(
             "one throughput is needed",
             hint="tokens_per_s, tokens_per_s_per_gpu, or step_time_s with global_batch_size",
         )
-    if step_time_s is not None and global_batch_size is not None:
-        if not step_time_s > 0:
-            raise UserInputError(f"step_time_s must be positive, got {step_time_s}")
-        return global_batch_size * seq_length / step_time_s
-    return tokens_per_s if tokens_per_s is not None else float(tokens_per_s_per_gpu or 0) * gpus
+    step_s = positive("step_time_s", step_time_s)
+    if step_s is not None:
+        return whole("global_batch_size", global_batch_size) * seq_length / step_s
+    total = positive("tokens_per_s", tokens_per_s)
+    each = positive("tokens_per_s_per_gpu", tokens_per_s_per_gpu)
+    return total if total is not None else (each or 0.0) * gpus

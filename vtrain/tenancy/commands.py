@@ -244,7 +244,8 @@ def _asked(options: dict[str, Any], book: SpeedBook) -> Job:
         name="asked", model=options["model"],
         steps=math.ceil(tokens / (options["global_batch_size"] * length)),
         global_batch_size=options["global_batch_size"], seq_length=length,
-        arrival_s=arrival_s, deadline_s=arrival_s + within_s, max_gpus=0 if options["max_gpus"] is None else options["max_gpus"],
+        arrival_s=arrival_s, deadline_s=arrival_s + within_s,
+        max_gpus=0 if options["max_gpus"] is None else options["max_gpus"],
     )  # fmt: skip
 
 
