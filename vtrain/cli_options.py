@@ -221,7 +221,7 @@ def build_plan(setting: Setting, **options: Any) -> Plan:
     """
     from vtrain.errors import UserInputError
     from vtrain.plan import Plan
-    from vtrain.validity import Context, check_plan, check_structure
+    from vtrain.validity import Context, check_batch, check_gpus, check_structure
 
     gpus, tp, pp, cp = (options[key] for key in ("gpus", "tp", "pp", "cp"))
     shards = tp * pp * cp
@@ -249,23 +249,8 @@ def build_plan(setting: Setting, **options: Any) -> Plan:
     )
     # A degree the model cannot be split by is the first thing to say: no GPU count mends it.
     one_replica = Plan(**sizes, **settings, dp=1, global_batch_size=sizes["micro_batch_size"])
-    check_structure(context, one_replica)
-    if gpus % shards:
-        raise UserInputError(
-            f"tp x cp x pp = {tp} x {cp} x {pp} = {shards} must divide gpus={gpus}",
-            hint=f"nearest valid: gpus={_nearest_gpus(gpus, shards, setting.cluster)}",
-        )
-    plan = Plan(
-        **sizes, **settings, dp=gpus // shards, global_batch_size=options["global_batch_size"]
-    )
-    check_plan(context, plan)
-    return plan
-
-
-def _nearest_gpus(gpus: int, shards: int, cluster: Cluster) -> int:
-    """Return the nearest count that is whole replicas and whole nodes (or within one)."""
-    from math import lcm
-
-    node = cluster.gpus_per_node
-    step = shards if max(gpus, shards) <= node else lcm(shards, node)
-    return max(1, round(gpus / step)) * step
+    batch = options["global_batch_size"]
+    check_structure(context, one_replica, gpus)
+    check_gpus(context, one_replica, gpus, batch)
+    check_batch(context, one_replica, gpus // shards, batch)
+    return Plan(**sizes, **settings, dp=gpus // shards, global_batch_size=batch)

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vtrain.errors import UserInputError
 from vtrain.estimate import estimate
 from vtrain.memory import memory_breakdown, memory_limit_bytes
 from vtrain.memory.explain import why_not
 from vtrain.plan import PlanTable
 from vtrain.simulate import simulate
 from vtrain.units import GIB
-from vtrain.validity import Context, check_plan
+from vtrain.validity import Context, is_valid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -139,12 +138,8 @@ def plan_misfit(setting: Setting, plan: Plan) -> WhyNot | None:
         seq_length=setting.seq_length,
     )  # fmt: skip
 
-    def is_valid(candidate: Plan) -> bool:
-        try:
-            check_plan(context, candidate)
-        except UserInputError:
-            return False
-        return candidate.tp <= setting.cluster.nvlink_domain
+    def usable(candidate: Plan) -> bool:
+        return candidate.tp <= setting.cluster.nvlink_domain and is_valid(context, candidate)
 
     def step_time_s(candidate: Plan) -> float:
         result = estimate(
@@ -156,7 +151,7 @@ def plan_misfit(setting: Setting, plan: Plan) -> WhyNot | None:
     return why_not(
         setting.architecture, setting.stack, plan,
         device_memory_bytes=setting.cluster.device.memory_bytes, seq_length=setting.seq_length,
-        is_valid=is_valid, step_time_s=step_time_s,
+        is_valid=usable, step_time_s=step_time_s,
         max_gpus=min(4 * plan.gpus, setting.cluster.max_gpus),
         limit_share=setting.memory_limit_share,
     )  # fmt: skip

@@ -159,11 +159,12 @@ def rank_plans(
     node = cluster.gpus_per_node
     for count in gpus:
         if (count > node and count % node) or count > cluster.max_gpus:
-            near = min(max(1, round(count / node)) * node, cluster.max_gpus)
+            from vtrain.nearest_valid import nearest_count
+
             raise UserInputError(
                 f"gpus={count} must be whole nodes of {node} and at most {cluster.max_gpus} on "
                 f"{cluster.name}",
-                hint=f"nearest valid: {near}",
+                hint=f"nearest valid: {nearest_count(cluster, count)}",
             )
     space = plan_space(setting, pins)
     plans, _ = enumerate_plans(

@@ -54,7 +54,7 @@ class Rule:
         name: short identifier.
         source: where the rule comes from.
         holds: True for the rows that obey.
-        complaint: the sentence for one plan that does not.
+        complaint: the sentence for one plan that does not, without the way out.
     """
 
     name: str
@@ -79,33 +79,20 @@ def _layers_hold(context: Context, t: Columns) -> BoolArray:
     return enough
 
 
-def _nearest_divisor(value: int, wanted: int) -> int:
-    return min(
-        (d for d in range(1, value + 1) if value % d == 0), key=lambda d: (abs(d - wanted), d)
-    )
-
-
 def _divisor_complaint(field: str, value_of: Callable[[Context], int]) -> Callable[..., str]:
     def complain(context: Context, plan: Plan) -> str:
-        value = value_of(context)
-        near = _nearest_divisor(value, plan.tp)
-        return f"tp={plan.tp} must divide {field}={value}; nearest valid: tp={near}"
+        return f"tp={plan.tp} must divide {field}={value_of(context)}"
 
     return complain
 
 
 def _stages_complaint(context: Context, plan: Plan) -> str:
     layers, split = context.architecture.num_layers, context.stack.layer_split
+    counted = "num_layers + 2" if split == "counted-ends" else "num_layers"
     slots = layers + 2 if split == "counted-ends" else layers
-    if split == "cost-rule":
-        rule, pp, virtual = "not exceed", min(plan.pp, layers), 1
-    else:
-        rule, pp = "divide", _nearest_divisor(slots, plan.pp)
-        virtual = _nearest_divisor(slots // pp, plan.virtual_stages)
-    counted = "num_layers + 2" if slots != layers else "num_layers"
     return (
-        f"pp x virtual_stages = {plan.pp} x {plan.virtual_stages} must {rule} {counted}={slots}; "
-        f"nearest valid: pp={pp}, virtual_stages={virtual}"
+        f"pp x virtual_stages = {plan.pp} x {plan.virtual_stages} must "
+        f"{'not exceed' if split == 'cost-rule' else 'divide'} {counted}={slots}"
     )
 
 
@@ -149,7 +136,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         ),
         complaint=lambda c, p: (
             f"virtual_stages={p.virtual_stages} needs pp > 1 and a stack that interleaves "
-            f"(pp={p.pp}, stack {c.stack.name}); nearest valid: virtual_stages=1"
+            f"(pp={p.pp}, stack {c.stack.name})"
         ),
     ),
     Rule(
@@ -157,8 +144,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         source="Megatron-LM core/utils.py (2 x cp chunks for a balanced causal mask)",
         holds=lambda c, t: (t.cp == 1) | _divides(c.seq_length, 2 * t.cp),
         complaint=lambda c, p: (
-            f"2 x cp = {2 * p.cp} must divide the sequence length {c.seq_length}; nearest valid: "
-            f"cp={max(1, _nearest_divisor(c.seq_length, 2 * p.cp) // 2)}"
+            f"2 x cp = {2 * p.cp} must divide the sequence length {c.seq_length}"
         ),
     ),
     Rule(
@@ -167,15 +153,14 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         holds=lambda c, t: ~np.asarray(t.sequence_parallel) | _divides(c.seq_length, t.tp * t.cp),
         complaint=lambda c, p: (
             f"with sequence parallelism tp x cp = {p.tp * p.cp} must divide the sequence length "
-            f"{c.seq_length}; nearest valid: "
-            f"tp={_nearest_divisor(c.seq_length // p.cp or 1, p.tp)}"
+            f"{c.seq_length}"
         ),
     ),
     Rule(
         name="sequence-parallel-needs-tp",
         source="Megatron-LM megatron/training/arguments.py",
         holds=lambda c, t: ~np.asarray(t.sequence_parallel) | (t.tp > 1),
-        complaint=lambda c, p: "sequence parallelism needs tp > 1; nearest valid: off",
+        complaint=lambda c, p: "sequence parallelism needs tp > 1",
     ),
     Rule(
         name="learned-positions",
@@ -187,8 +172,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
             np.shape(t.tp),
         ),
         complaint=lambda c, p: (
-            f"sequence length {c.seq_length} exceeds max_positions="
-            f"{c.architecture.max_positions}; nearest valid: {c.architecture.max_positions}"
+            f"sequence length {c.seq_length} exceeds max_positions={c.architecture.max_positions}"
         ),
     ),
 )
@@ -235,8 +219,23 @@ def whole_nodes_mask(cluster: Cluster, gpus: npt.NDArray[np.int64]) -> BoolArray
     return mask & (gpus >= 1)
 
 
-def check_structure(context: Context, plan: Plan) -> None:
+def is_valid(context: Context, plan: Plan) -> bool:
+    """Return whether a framework would start a plan."""
+    table = PlanTable.from_plans([plan])
+    micro_batches = micro_batches_mask(
+        context.stack, table.pp, table.virtual_stages, table.num_micro_batches
+    )
+    whole_nodes = whole_nodes_mask(context.cluster, table.gpus)
+    return bool((structure_mask(context, table) & micro_batches & whole_nodes)[0])
+
+
+def check_structure(context: Context, plan: Plan, gpus: int | None = None) -> None:
     """Refuse degrees that the model or its sequence cannot be split by.
+
+    Args:
+        context: architecture, cluster, stack and sequence length.
+        plan: only its degrees matter.
+        gpus: a count the nearest valid degrees should divide.
 
     Raises:
         UserInputError: with the first broken rule, its values and the nearest valid choice.
@@ -244,7 +243,72 @@ def check_structure(context: Context, plan: Plan) -> None:
     table = PlanTable.from_plans([plan])
     for rule in STRUCTURE_RULES:
         if not bool(rule.holds(context, table)[0]):
-            raise UserInputError(rule.complaint(context, plan))
+            from vtrain.nearest_valid import nearest_structure
+
+            hint = nearest_structure(context, plan, gpus)
+            if rule.name == "learned-positions":  # no degree mends it
+                hint = f"nearest valid: a sequence of {context.architecture.max_positions}"
+            raise UserInputError(rule.complaint(context, plan), hint=hint)
+
+
+def check_gpus(context: Context, plan: Plan, gpus: int, batch: int) -> None:
+    """Refuse a GPU count that a plan's degrees or the nodes do not divide.
+
+    Args:
+        context: architecture, cluster, stack and sequence length.
+        plan: its degrees and micro-batch; replicas and batch do not matter.
+        gpus: the count.
+        batch: sequences of a step, which the nearest count should divide as well.
+
+    Raises:
+        UserInputError: with the rule, the count and the nearest valid one.
+    """
+    from vtrain.nearest_valid import nearest_gpus
+
+    shards, cluster = plan.tp * plan.cp * plan.pp, context.cluster
+    if gpus % shards:
+        raise UserInputError(
+            f"tp x cp x pp = {plan.tp} x {plan.cp} x {plan.pp} = {shards} must divide gpus={gpus}",
+            hint=nearest_gpus(context, plan, gpus, batch),
+        )
+    if not bool(whole_nodes_mask(cluster, np.array([gpus]))[0]):
+        raise UserInputError(
+            f"gpus={gpus} must be whole nodes of {cluster.gpus_per_node} and at most "
+            f"{cluster.max_gpus} on {cluster.name}",
+            hint=nearest_gpus(context, plan, gpus, batch),
+        )
+
+
+def check_batch(context: Context, plan: Plan, dp: int, batch: int) -> None:
+    """Refuse a batch that replicas and micro-batches do not divide, or the schedule cannot run.
+
+    Args:
+        context: architecture, cluster, stack and sequence length.
+        plan: its stages and micro-batch; replicas and batch do not matter.
+        dp: data-parallel replicas.
+        batch: sequences of a step.
+
+    Raises:
+        UserInputError: with the rule, the batch and the nearest valid one.
+    """
+    from vtrain.nearest_valid import nearest_batch
+
+    stack, unit = context.stack, dp * plan.micro_batch_size
+    m = batch // unit
+    if batch % unit:
+        rule = (
+            f"global_batch_size={batch} must be a multiple of dp x micro_batch_size = {dp} x "
+            f"{plan.micro_batch_size} = {unit}"
+        )
+    elif plan.virtual_stages > 1 and m % plan.pp:
+        rule = f"interleaving needs micro-batches ({m}) to be a multiple of pp={plan.pp}"
+    else:
+        least = plan.pp + (stack.min_micro_batches_less_stages or 0)
+        if stack.min_micro_batches_less_stages is None or m >= least:
+            return
+        rule = f"stack {stack.name} needs at least {least} micro-batches at pp={plan.pp}, got {m}"
+    near = nearest_batch(stack, plan, dp, batch)
+    raise UserInputError(rule, hint=f"nearest valid: global_batch_size={near}")
 
 
 def check_plan(context: Context, plan: Plan) -> None:
@@ -253,33 +317,6 @@ def check_plan(context: Context, plan: Plan) -> None:
     Raises:
         UserInputError: with the first broken rule, its values and the nearest valid choice.
     """
-    check_structure(context, plan)
-    table = PlanTable.from_plans([plan])
-    m = plan.num_micro_batches
-    if not bool(
-        micro_batches_mask(context.stack, table.pp, table.virtual_stages, table.num_micro_batches)[
-            0
-        ]
-    ):
-        if plan.virtual_stages > 1 and m % plan.pp:
-            near = max(1, round(m / plan.pp)) * plan.pp
-            batch = near * plan.dp * plan.micro_batch_size
-            raise UserInputError(
-                f"interleaving needs micro-batches ({m}) to be a multiple of pp={plan.pp}",
-                hint=f"nearest valid: global_batch_size={batch}",
-            )
-        least = plan.pp + (context.stack.min_micro_batches_less_stages or 0)
-        raise UserInputError(
-            f"stack {context.stack.name} needs at least {least} micro-batches at pp={plan.pp}, "
-            f"got {m}",
-            hint=f"nearest valid: global_batch_size={least * plan.dp * plan.micro_batch_size}",
-        )
-    if not bool(whole_nodes_mask(context.cluster, table.gpus)[0]):
-        cluster = context.cluster
-        node = cluster.gpus_per_node
-        near = min(max(1, round(plan.gpus / node)) * node, cluster.max_gpus)
-        raise UserInputError(
-            f"tp x cp x pp x dp = {plan.gpus} GPUs must be whole nodes of {node} and at most "
-            f"{cluster.max_gpus} on {cluster.name}",
-            hint=f"nearest valid: {near}",
-        )
+    check_structure(context, plan, plan.gpus)
+    check_gpus(context, plan, plan.gpus, plan.global_batch_size)
+    check_batch(context, plan, plan.dp, plan.global_batch_size)
