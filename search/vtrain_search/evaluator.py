@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 _TABLES_KEPT = 64
+LOSS_DIGITS = 4
+"""Decimals of a printed loss."""
 TOO_DEAR = "budget or deadline"
 """Reason of a run whose tokens are given: they cost more than the budget or last too long."""
 
@@ -76,6 +78,12 @@ class Outcome:
     def key(self) -> tuple[Any, ...]:
         """Order of outcomes: the value first, then the canonical design."""
         return (self.value, *(str(v) if v is None else v for v in self.row.values()))
+
+    def key_for(self, case: Case) -> tuple[Any, ...]:
+        """Order of outcomes of one case: with pinned tokens equal printed losses go by cost."""
+        if not case.pinned or not self.row:
+            return self.key
+        return (round(self.value, LOSS_DIGITS), self.row["cost_usd"], *self.key)
 
     def settled(self) -> Outcome:
         """Return the outcome, refused where it costs more than the budget."""
@@ -155,7 +163,7 @@ class Evaluator:
             self._with_offer(self.scored(point, case, offer, wide=wide), point, case, offer)
             for offer in case.offers
         ]
-        return min(found, key=lambda o: (not o.feasible, o.violation, o.key))
+        return min(found, key=lambda o: (not o.feasible, o.violation, o.key_for(case)))
 
     def _with_offer(self, scored: Scored, point: Point, case: Case, offer: Offer) -> Outcome:
         problem, cells = self._problem, scored.cells

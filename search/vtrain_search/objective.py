@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 
+EQUAL_SHARE = 0.002
+"""With pinned tokens losses this share of the budget apart are equal: the search's own tolerance
+(`search_state.MIN_GAIN`). The cheaper run is then the better one."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
     """The training run and loss of every row of a table window.
@@ -139,6 +144,7 @@ def score(
         & (plans.gpus <= case.gpu_limit(offer))
     )
     loss = np.full(len(cells), np.inf)
+    tolerance = 0.0
     if allowed.any():
         designs = designs_of(
             architecture,
@@ -147,6 +153,9 @@ def score(
             seq_length=problem.seq_length,
         )
         loss[allowed] = round_relative(problem.loss.loss(designs))
+        if case.pinned:
+            slope = -problem.loss.dloss_dlntokens(designs)[np.argmin(loss[allowed])]
+            tolerance = EQUAL_SHARE * float(slope)
     value = loss
     if case.objective != "loss":
         spent = run.cost_usd if case.objective == "cost" else run.wall_s
@@ -156,7 +165,11 @@ def score(
     if np.isfinite(value).any():
         # Equal values (fixed tokens): the cheaper run, then the plan in canonical order.
         ties = [getattr(plans, f.name) for f in fields(PlanTable)]
-        best = int(np.lexsort((*reversed(ties), round_relative(run.gpu_hours), value))[0])
+        first = value
+        if case.pinned:
+            # Whole steps and batches move the loss in the sixth digit; money is worth more.
+            first = np.where(value - value.min() <= tolerance, value.min(), value)
+        best = int(np.lexsort((*reversed(ties), round_relative(run.gpu_hours), first))[0])
     return Scored(cells=cells, run=run, goodput=share, loss=loss, value=value, best=best)
 
 

@@ -88,6 +88,11 @@ class Case:
             return self
         return replace(self, usd=None, gpu_hours=None)
 
+    @property
+    def pinned(self) -> bool:
+        """Whether tokens are pinned: the budget then only limits what a run may cost."""
+        return self.tokens is not None or self.tokens_per_parameter is not None
+
     def unspent_usd(self, cost_usd: float, offer: Offer) -> float:
         """Return what a run at this offer leaves of dollars or GPU-hours; negative above them.
 
@@ -115,6 +120,11 @@ class Case:
         if self.tokens_per_parameter is not None:
             return self.tokens_per_parameter * parameters
         return self.tokens
+
+    def times(self, factor: float) -> Case:
+        """Return the case with a budget so many times as large."""
+        more = {k: v * factor for k in ("usd", "gpu_hours", "flop") if (v := getattr(self, k))}
+        return replace(self, **more)
 
     def gpu_limit(self, offer: Offer) -> int:
         """Return the largest number of GPUs at this offer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -147,7 +147,7 @@ class SearchState(ABC):
             self.trials.append(told)
             self._known.setdefault(candidate, outcome)
             self._tell_study(candidate, outcome, trial)
-            if outcome.feasible and (self.best is None or outcome.key < self.best.outcome.key):
+            if outcome.feasible and (self.best is None or self._key(told) < self._key(self.best)):
                 self.best = told
             elif outcome.reason == TOO_DEAR and (
                 self._nearest is None or outcome.violation < self._nearest.outcome.violation
@@ -162,7 +162,10 @@ class SearchState(ABC):
         """Refuse what costs more than the budget, now that the cheapest way has been looked for."""
         self.trials = [t._replace(outcome=t.outcome.settled()) for t in self.trials]
         feasible = [t for t in self.trials if t.outcome.feasible]
-        self.best = min(feasible, key=lambda t: t.outcome.key, default=None)
+        self.best = min(feasible, key=self._key, default=None)
+
+    def _key(self, trial: Trial) -> tuple[Any, ...]:
+        return trial.outcome.key_for(self._case)
 
     def recall(self, candidate: Candidate) -> Outcome | None:
         """Return the outcome of a point that was told before, so nobody evaluates it twice."""

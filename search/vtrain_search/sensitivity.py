@@ -176,7 +176,7 @@ def _change(
         return Change(name=name, row=answer.row, gap=0.0)
     if not found:
         return Change(name=name, row=None, gap=float("inf"), slowdown=slowdown)
-    best = min(found, key=lambda p: found[p].key)
+    best = min(found, key=lambda p: found[p].key_for(case))
     gap = found[best].value - float(answer.row["objective_value"])
     if case.target_loss is not None:
         # Values are logarithms of dollars or days, which slower steps stretch.

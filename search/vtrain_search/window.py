@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TYPICAL_MFU = 0.45
 """Middle of the 36-54 % that tuned public recipes measure; only says where to look first."""
+FAST_MFU = 0.65
+"""About the most that any plan reaches; fewer GPUs than it needs cannot be in time."""
 # Three GPU counts around the one that spends the budget in time, and two octaves of batches from
 # half an octave below the critical one: measured to hold nine best rows in ten off the edge, and
 # grown for the tenth. Growing costs a second call of the simulator, whose cost is mostly fixed.
@@ -124,6 +126,8 @@ class _Place:
         counts: GPU counts that can be rented.
         needed: GPUs that spend the budget exactly at the deadline.
         first: position of the smallest count that is enough.
+        frugal: position of the smallest count that the fastest plans may need, where tokens are
+            given: the fewest GPUs that are in time are often the cheapest.
         blocks: first and last batch block to look at.
         fixed_batch: the batch is pinned, so no other block exists.
         hurry: the shortest run is wanted, which may take many more GPUs than the deadline needs.
@@ -132,6 +136,7 @@ class _Place:
     counts: IntArray
     needed: float
     first: int
+    frugal: int
     blocks: tuple[int, int]
     fixed_batch: bool
     hurry: bool
@@ -145,6 +150,8 @@ class _Place:
         hours = usable_gpu_hours(problem, case, offer, flops, given)
         needed = hours * 3600.0 / case.deadline_s
         first = min(int(np.searchsorted(counts, needed * (1.0 - 1e-9))), len(counts) - 1)
+        quick = needed * TYPICAL_MFU / FAST_MFU
+        frugal = first if given is None else int(np.searchsorted(counts, quick))
         fixed = "global_batch_size" in problem.pins.exact
         if fixed:
             cells = cell_of(np.array(problem.pins.exact["global_batch_size"], dtype=np.int64))
@@ -158,13 +165,13 @@ class _Place:
             block = int(cell_of(batch)) // CELLS_PER_BLOCK
             blocks = (max(0, block - _BLOCKS_BELOW), block + _BLOCKS_ABOVE)
         return cls(
-            counts=counts, needed=needed, first=first, blocks=blocks, fixed_batch=fixed,
-            hurry=case.objective == "time",
+            counts=counts, needed=needed, first=first, frugal=frugal, blocks=blocks,
+            fixed_batch=fixed, hurry=case.objective == "time",
         )  # fmt: skip
 
     def narrow(self) -> set[Key]:
         """Return the keys every evaluation starts with."""
-        low = max(0, self.first - _COUNTS_BELOW)
+        low = max(0, min(self.first - _COUNTS_BELOW, self.frugal))
         high = min(len(self.counts) - 1, self.first + _COUNTS_ABOVE)
         positions = {*range(low, high + 1)}
         if self.hurry:

@@ -90,7 +90,7 @@ def compare(
     feasible = [outcome for outcome in known.values() if outcome.feasible]
     if not feasible:
         return _nothing(wanted.text, _why_nothing(changed, case, known))
-    outcome = min(feasible, key=lambda o: o.key)
+    outcome = min(feasible, key=lambda o: o.key_for(case))
     row = {**outcome.row, "days": outcome.row["wall_s"] / 86_400.0}
     gap = outcome.loss - float(best["loss"])
     share = float(budget_shares(problem, best, [row])[0])
@@ -191,13 +191,13 @@ def _search(
             p for p in queue
             if p not in known and problem.space.is_valid(p) and _has_size(problem, p, wanted)
         ]  # fmt: skip
-        before = min((o.key for o in known.values() if o.feasible), default=None)
+        before = min((o.key_for(case) for o in known.values() if o.feasible), default=None)
         known.update((p, evaluator.outcome(p, case)) for p in new)
         found = [p for p in known if known[p].feasible]
         if not new or not found:
             break
-        best = min(found, key=lambda p: known[p].key)
-        if before is not None and known[best].key >= before:
+        best = min(found, key=lambda p: known[p].key_for(case))
+        if before is not None and known[best].key_for(case) >= before:
             break
         queue = neighbours(problem.space, best)
     return known
