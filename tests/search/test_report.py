@@ -13,7 +13,7 @@ from vtrain_search.problem import Problem
 from vtrain_search.report import Answer, answer_case, assumptions, document, render
 from vtrain_search.report.document import plain
 from vtrain_search.report.progress import ProgressLine, describe
-from vtrain_search.report.table import assumption_words, console
+from vtrain_search.report.table import _next_tenth, assumption_words, console
 from vtrain_search.search_state import Settings
 
 from vtrain.errors import UserInputError
@@ -176,3 +176,41 @@ def test_a_focus_is_a_budget_in_any_spelling(quick_problem: Callable[..., Proble
     assert focus_label(problem, None) is None
     with pytest.raises(UserInputError, match="is not one budget of this search"):
         focus_label(problem, "2e4usd")
+
+
+def _answer(problem: Problem, trials: int = 16) -> Answer:
+    found = search(problem, Settings(max_trials=trials), InlineExecutor(problem))
+    answer = answer_case(problem, problem.cases[0], found.searches[0], seed=0)
+    assert answer is not None
+    return answer
+
+
+def test_money_that_is_left_buys_nothing_more(quick_problem: Callable[..., Problem]) -> None:
+    """Where the cap ends the run, 10 % more money changes nothing; the table shows a dash."""
+    answer = _answer(quick_problem("1e6usd", max_gpus=64))
+    assert answer.row["unspent_usd"] > 8e5
+    assert answer.row["next_tenth_nats"] == 0.0
+    assert any("GPU cap and the deadline leave" in w for w in answer.row["warnings"])
+    assert _next_tenth(answer.row["next_tenth_nats"]) == "-"
+    assert _next_tenth(0.00321) == "-0.0032"
+
+
+def test_pinned_tokens_of_a_given_model_leave_money(make_problem: Callable[..., Problem]) -> None:
+    """More money buys nothing then, the note says that tokens are pinned, the run is cheapest."""
+    rows = {}
+    for cap in (None, 104):
+        problem = make_problem(
+            "250kusd", arch="llama3-8b", fixed=("tokens=1e12",), deadline="15d", max_gpus=cap
+        )
+        rows[cap] = _answer(problem).row
+        assert rows[cap]["next_tenth_nats"] == 0.0
+        assert any(w.startswith("tokens are pinned") for w in rows[cap]["warnings"])
+        assert not any("deadline leaves" in w for w in rows[cap]["warnings"])
+    assert rows[None]["cost_usd"] == rows[104]["cost_usd"]
+
+
+def test_with_a_target_loss_no_nats_are_bought(quick_problem: Callable[..., Problem]) -> None:
+    """The loss is given, so more money takes nothing off it: null in JSON, a dash in the table."""
+    answer = _answer(quick_problem(target_losses=(2.3,)))
+    assert answer.row["next_tenth_nats"] is None
+    assert _next_tenth(None) == "-"

@@ -42,9 +42,13 @@ def binding_lines(problem: Problem, answer: Answer, changes: list[Change]) -> li
 
 def _budget(answer: Answer) -> str:
     case, row = answer.case, answer.row
-    more = f"10 % more of it would lower the loss by about {row['next_tenth_nats']:.4f} nats"
     if case.target_loss is not None:
         return f"The loss to reach binds: {case.target_loss:g} for {format_usd(row['cost_usd'])}"
+    gain = float(row["next_tenth_nats"])
+    more = (
+        f"10 % more of it would lower the loss by about {gain:.4f} nats" if gain
+        else "10 % more of it would not lower the loss"
+    )  # fmt: skip
     if case.tokens is not None:
         return f"Tokens are fixed at {format_count(case.tokens)}; the run costs " + format_usd(
             row["cost_usd"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from vtrain.design import Design
 from vtrain.interval import UNRELIABLE_SHARE
 from vtrain.memory import reliable_limit_share
+from vtrain_search.evaluator import Evaluator
 from vtrain_search.laws import WARN_BEYOND, Designs
 from vtrain_search.objective import designs_of
 
@@ -27,6 +28,7 @@ SMALLER = {"half": 0.5, "quarter": 0.25}
 SIZE_SLACK = 1.12
 """A model counts as half (a quarter) of the size within this factor."""
 _UNSPENT_SHARE = 0.01
+_TENTH = 1.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +91,7 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
         "extrapolation": beyond,
         "tokens_per_parameter": best["tokens"] / best["parameters"],
         "days": best["wall_s"] / 86_400.0,
-        "next_tenth_nats": next_tenth(problem, own),
+        "next_tenth_nats": next_tenth(problem, case, best),
         "target_loss": case.target_loss,
         "seed": seed,
         "warnings": _warnings(problem, case, best, beyond),
@@ -103,13 +105,51 @@ def answer_case(problem: Problem, case: Case, search: SearchState, *, seed: int)
     )  # fmt: skip
 
 
-def next_tenth(problem: Problem, best: Designs) -> float:
+def next_tenth(problem: Problem, case: Case, best: Mapping[str, Any]) -> float | None:
     """Return the loss that 10 % more budget would take off, in nats.
 
-    At the optimum it is the slope in tokens (all of the extra compute spent on tokens of the same
-    model is as good as any split, Hoffmann et al. 2022, section 3.3) times ln 1.1.
+    Where the budget is spent it is the slope in tokens (all of the extra compute spent on tokens of
+    the same model is as good as any split, Hoffmann et al. 2022, section 3.3) times ln 1.1. Where
+    tokens are pinned the model grows instead. Where money is left the recommended model is planned
+    anew under the larger budget.
+
+    Args:
+        problem: loss model.
+        case: the question.
+        best: the answer's row.
+
+    Returns:
+        Nats, 0 where more money changes nothing; None with a target loss, where it is no aim.
     """
-    return float(-problem.loss.dloss_dlntokens(best)[0] * np.log(1.1))
+    if case.target_loss is not None:
+        return None
+    own = loss_inputs([best])
+    if money_left(best) and case.pinned:
+        return 0.0
+    if money_left(best):
+        from vtrain_search.alternatives.setting import point_of
+
+        evaluator = Evaluator(problem)
+        now, then = (evaluator.outcome(point_of(best), case.times(f)).loss for f in (1.0, _TENTH))
+        return max(0.0, now - then)
+    if not case.pinned:
+        return float(-problem.loss.dloss_dlntokens(own)[0] * np.log(_TENTH))
+    if problem.space.fixed is not None:
+        return 0.0
+    # Compute grows as size times tokens: as size squared where tokens grow with it.
+    both = case.tokens_per_parameter is not None
+    factor = _TENTH ** (0.5 if both else 1.0)
+    larger = replace(
+        own, parameters_non_embedding=own.parameters_non_embedding * factor,
+        tokens=own.tokens * (factor if both else 1.0),
+    )  # fmt: skip
+    return max(0.0, float((problem.loss.loss(own) - problem.loss.loss(larger))[0]))
+
+
+def money_left(row: Mapping[str, Any]) -> bool:
+    """Return whether a run leaves more than a trifle of its budget."""
+    spent = row["cost_usd"] + row["unspent_usd"]
+    return bool(spent > 0.0 and row["unspent_usd"] > _UNSPENT_SHARE * spent)
 
 
 def loss_inputs(rows: Sequence[Mapping[str, Any]]) -> Designs:
@@ -231,8 +271,9 @@ def _warnings(
         if factor > WARN_BEYOND:
             what = "the loss law" if name == "law" else f"the {name} term of the loss"
             found.append(f"{what} is used {factor:,.0f} times beyond the data it was fitted to")
-    spent = best["cost_usd"] + best["unspent_usd"]
-    if case.target_loss is None and spent > 0.0 and best["unspent_usd"] > _UNSPENT_SHARE * spent:
+    if case.pinned and money_left(best):
+        found.append(f"tokens are pinned: ${best['unspent_usd']:,.0f} of the budget is not needed")
+    elif case.target_loss is None and money_left(best):
         offer = next(o for o in case.offers if o.name == best["cluster"])
         at_cap = best["gpus"] >= 0.97 * case.gpu_limit(offer)
         binding = "the GPU cap and the deadline leave" if at_cap else "the deadline leaves"

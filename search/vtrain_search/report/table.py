@@ -104,10 +104,15 @@ def _what_table(answers: Sequence[Answer]) -> Grid:
                 f"{r['gpus']:,}",
                 f"{r['days']:.1f}",
                 format_usd(r["cost_usd"]),
-                f"-{r['next_tenth_nats']:.4f}",
+                _next_tenth(r["next_tenth_nats"]),
             )
         )
     return table
+
+
+def _next_tenth(nats: float | None) -> str:
+    """Return what more money takes off the loss; a dash where it takes off nothing."""
+    return f"-{nats:.4f}" if nats and nats >= 5e-5 else "-"
 
 
 def _how_table(answers: Sequence[Answer]) -> Grid:
