@@ -91,6 +91,7 @@ def export_command(
     a whole design from. For --format hf, which carries no plan, a model by name or file will do.
     """
     from vtrain.files import write_text
+    from vtrain.formats.context import other_software
     from vtrain.formats.reading import read_any
     from vtrain.formats.writing import export
 
@@ -100,6 +101,8 @@ def export_command(
         found = read_any(design, gpus=gpus, vocab_size=vocab_size, row=row)
         whole = found.design(cluster=cluster, stack=stack)
         text, losses = export(whole, format_), _losses(found, whole.stack)
+        if (software := other_software(whole.stack, format_)) is not None:
+            losses.append(software)
     for line in losses:
         click.echo(f"note: {line}", err=True)
     if out is None:

@@ -6,13 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vtrain.errors import UserInputError
-from vtrain.presets import load_cluster, load_stack
+from vtrain.presets import load_cluster, load_stack, stack_names
 from vtrain.validity import Context, check_plan
 
 if TYPE_CHECKING:
     from vtrain.design import Design
     from vtrain.hardware import Cluster
     from vtrain.stack import Stack
+
+# How the names of the stacks begin that a format's files start; "hf" carries no plan.
+_FAMILIES = {
+    "megatron": ("megatron-",),
+    "slurm": ("megatron-",),
+    "torchtitan": ("torchtitan-",),
+    "deepspeed": ("deepspeed-", "megatron-deepspeed-"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +54,8 @@ class Job:
         tokens = "" if self.design.tokens is None else f", {self.design.tokens / 1e9:.4g}B tokens"
         return (
             f"{a.parameters / 1e9:.4g}B parameters{tokens}; {plan.gpus} GPUs of "
-            f"{self.cluster.name}: tp {plan.tp}, cp {plan.cp}, pp {plan.pp}, dp {plan.dp}"
+            f"{self.cluster.name}: tp {plan.tp}, cp {plan.cp}, pp {plan.pp}, dp {plan.dp}; figures "
+            f"predicted for stack {self.stack.name}"
         )
 
 
@@ -68,6 +77,24 @@ def prepare(design: Design, cluster: str | None = None) -> Job:
     )  # fmt: skip
     check_plan(context, design.plan)
     return Job(design=design, cluster=where, stack=stack)
+
+
+def other_software(stack: str, format: str) -> str | None:
+    """Return a line where a file starts other software than its figures were predicted for.
+
+    Args:
+        stack: name or file of the stack behind the figures.
+        format: what is written.
+    """
+    families = _FAMILIES.get(format, ())
+    name = load_stack(stack).name
+    if not families or name.startswith(families):
+        return None
+    kin = [each for each in stack_names() if each.startswith(families)]
+    return (
+        f"step time and memory were predicted for stack {name}, and a {format} file starts other "
+        f"software: price the plan again with {' or '.join(kin)}"
+    )
 
 
 def refuse(name: str, feature: str, hint: str) -> UserInputError:

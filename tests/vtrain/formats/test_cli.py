@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,30 @@ def test_no_tokens_no_suggestion() -> None:
         seq_length=2048,
     )  # fmt: skip
     assert suggest(design) is None
+
+
+@pytest.mark.parametrize(
+    ("stack", "format_", "said"),
+    [
+        ("megatron-core-2025", "torchtitan", "torchtitan-2024 or torchtitan-2025"),
+        ("torchtitan-2025", "torchtitan", None),
+        ("megatron-core-2025", "megatron", None),
+        ("torchtitan-2024", "slurm", "megatron-core-2025"),
+    ],
+)
+def test_other_software_than_was_priced_is_named(
+    stack: str, format_: str, said: str | None, best: tuple[Design, Path], tmp_path: Path
+) -> None:
+    """The file says which stack its figures hold for; stderr, where it starts another one."""
+    design, _ = best
+    plan = replace(design.plan, sharding="zero2" if format_ == "torchtitan" else "none")
+    file = tmp_path / "one.toml"
+    file.write_text(tomli_w.dumps(replace(design, stack=stack, plan=plan).to_row()))
+    arguments = [str(file), "--format", format_]
+    done = CliRunner().invoke(export_command, arguments, catch_exceptions=False)
+    assert f"figures predicted for stack {stack}" in done.stdout
+    if said is None:
+        assert "predicted for" not in done.stderr
+    else:
+        assert f"predicted for stack {stack}" in done.stderr
+        assert said in done.stderr
