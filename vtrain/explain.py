@@ -21,27 +21,29 @@ if TYPE_CHECKING:
     from vtrain.memory.explain import WhyNot
     from vtrain.plan import Plan
     from vtrain.ranking import RankedPlans
+    from vtrain.simulation.timeline import Timeline
 
 _MISFITS = 3
+_NOTHING = 1e-9
+"""Shares of the step below it are rounding, not waiting."""
+_WORDS = {
+    "bubble": "bubble (waiting)",
+    "send": "traffic between stages",
+    "data-parallel": "data-parallel, exposed",
+}
 
 
 def explain_plan(setting: Setting, plan: Plan) -> str:
     """Return where step time and memory of one plan go, as text.
 
-    Time is that of the busiest pipeline rank in the played task graph; memory that of the
-    heaviest stage at its worst moment.
+    Time is that of the played task graph, on the pipeline rank that waits least and as the mean
+    over ranks; memory that of the heaviest stage at its worst moment.
     """
     timeline = simulate(
         setting.architecture, setting.cluster, setting.stack, plan,
         seq_length=setting.seq_length, site=setting.site,
     )  # fmt: skip
-    rank = timeline.critical_rank
-    lines = [f"time of the busiest pipeline rank ({rank}), played: {timeline.step_time_s:.4g} s"]
-    parts = {name: float(values[rank]) for name, values in timeline.breakdown_s.items()}
-    for name, seconds in sorted(parts.items(), key=lambda item: -item[1]):
-        if seconds > 0.0:
-            share = 100.0 * seconds / timeline.step_time_s
-            lines.append(f"  {name:<28} {seconds:9.4g} s  {share:5.1f} %")
+    lines = list(_time_lines(timeline))
     stages = memory_breakdown(
         setting.architecture, setting.stack, plan, seq_length=setting.seq_length
     )
@@ -64,6 +66,29 @@ def explain_plan(setting: Setting, plan: Plan) -> str:
     if reason is not None:
         lines.extend(_misfit_lines(reason))
     return "\n".join(lines)
+
+
+def _time_lines(timeline: Timeline) -> Iterator[str]:
+    """Yield the parts of a played step; each column sums to it.
+
+    The bubble of a rank is all its waiting, at the start and end of the step and for the slowest
+    rank's reduction as well; the closed form counts that of the busiest rank between the first
+    forward and the last backward.
+    """
+    rank, step_s = timeline.critical_rank, timeline.step_time_s
+    pp = timeline.plan.pp
+    several = f", then the mean of {pp} ranks" if pp > 1 else ""
+    yield (
+        f"time, played task by task ({step_s:.4g} s): pipeline rank {rank}, which waits least"
+        f"{several}"
+    )
+    parts = sorted(timeline.breakdown_s.items(), key=lambda item: -float(item[1][rank]))
+    for name, values in parts:
+        if not values.max() > _NOTHING * step_s:
+            continue
+        columns = [float(values[rank])] + ([float(values.mean())] if pp > 1 else [])
+        shown = "".join(f" {s:9.4g} s  {100.0 * s / step_s:5.1f} %" for s in columns)
+        yield f"  {_WORDS.get(name, name):<28}{shown}"
 
 
 def explain_misfits(setting: Setting, ranked: RankedPlans) -> str:

@@ -191,8 +191,9 @@ def _text(document: dict[str, Any]) -> str:
         f"step       {document['step_time_s']:.4g} s (90 %: {document['step_time_low_s']:.4g} to "
         f"{document['step_time_high_s']:.4g})   MFU {100 * document['mfu']:.1f} %   "
         f"{document['tokens_per_s_per_gpu']:.0f} tokens/s/GPU",
-        f"of it      bubble {parts['bubble_in_pipeline']:.3g} s, exposed data-parallel "
-        f"{parts['data_parallel_exposed']:.3g} s, optimizer {parts['optimizer']:.3g} s",
+        f"of it      (closed form, busiest pipeline rank) bubble {parts['bubble_in_pipeline']:.3g} "
+        f"s, exposed data-parallel {parts['data_parallel_exposed']:.3g} s, optimizer "
+        f"{parts['optimizer']:.3g} s",
         f"memory     {document['mem_peak_bytes'] / gib:.1f} GiB allocated on the heaviest rank; "
         f"limit {document['mem_limit_bytes'] / gib:.1f} GiB: {document['verdict']} "
         f"(P = {document['fit_probability']:.2f})",
