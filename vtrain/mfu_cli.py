@@ -155,5 +155,9 @@ def _text(document: dict[str, Any]) -> str:
     ]
     if "reported" in document:
         reasons = document["explanations"] or ["no known count and peak give it within 3 %"]
-        lines += ["", f"reported {document['reported']:.1%}:", *(f"  {r}" for r in reasons)]
+        value = document["reported"]
+        shown = f"{value:.1%}" if value > 0.01 else f"{value:.2%}"
+        lines += ["", f"reported {shown}:", *(f"  {r}" for r in reasons)]
+        if "remark" in document:
+            lines.append(f"  {document['remark']}")
     return "\n".join(lines)

@@ -73,6 +73,11 @@ def mfu_document(
             reported / 100, work, tokens_per_s=tokens_per_s, gpus=gpus,
             peaks_flops_per_s=_peaks(precision, peak_flops_per_s, label),
         )  # fmt: skip
+        if reported <= 1.0:
+            document["remark"] = (
+                f"a percentage is meant: {reported:g} is {reported:g} %; write "
+                f"{100 * reported:g} for {100 * reported:g} %"
+            )
     return document
 
 

@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from vtrain.cli_options import (
-    build_plan,
-    load_setting,
-    memory_limit_option,
-    plan_options,
-    setting_options,
-)
+from vtrain.cli_options import memory_limit_option, plan_options, setting_options
+from vtrain.design_option import design_option, read_request
 
 if TYPE_CHECKING:
     from vtrain.cli_options import Setting
@@ -23,12 +18,7 @@ if TYPE_CHECKING:
 @setting_options
 @memory_limit_option
 @plan_options
-@click.option(
-    "--design",
-    "design_file",
-    metavar="FILE",
-    help="A best.toml, or a row (or document) of `vtrain-search --json`; - reads stdin.",
-)
+@design_option
 @click.option("--explain", is_flag=True, help="Say where time and memory go.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
@@ -47,9 +37,7 @@ def simulate_command(
     from vtrain.memory import VERDICTS
     from vtrain.units import GIB
 
-    if design_file is not None:
-        _refuse_beside_design(ctx, options)
-    setting, plan = _request(design_file, options)
+    setting, plan = read_request(ctx, design_file, options)
     document = simulation_document(setting, plan)
     if as_json:
         click.echo(json.dumps(document, indent=2))
@@ -65,61 +53,6 @@ def simulate_command(
             f"{document['mem_limit_bytes'] / GIB:.1f} GiB on the heaviest rank",
             hint=None if explain else "--explain names the nearest changes that fit",
         )
-
-
-def _refuse_beside_design(ctx: click.Context, options: dict[str, Any]) -> None:
-    """Refuse options that a design file settles; --site and --memory-limit may stand beside it.
-
-    Raises:
-        UserInputError: naming them.
-    """
-    from click.core import ParameterSource
-
-    from vtrain.errors import UserInputError
-
-    stated = [
-        name
-        for name in options
-        if name not in ("site", "memory_limit")
-        and ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    ]
-    if stated:
-        raise UserInputError(
-            f"--design settles {', '.join(stated)}", hint="drop them, or drop --design"
-        )
-
-
-def _request(design_file: str | None, options: dict[str, Any]) -> tuple[Setting, Plan]:
-    """Return setting and plan from a design file or from the options."""
-    keys = ("model", "cluster", "stack", "seq_length", "site", "memory_limit")
-    if design_file is None:
-        setting = load_setting(**{key: options.pop(key) for key in keys})
-        return setting, build_plan(setting, **options)
-    from vtrain.cli_options import Setting, read_site
-    from vtrain.design import Design
-    from vtrain.design_file import read_design_row
-    from vtrain.memory_limit import parse_memory_limit
-    from vtrain.presets import load_cluster, load_stack
-    from vtrain.validity import Context, check_plan
-
-    row = read_design_row(design_file)
-    design = Design.from_row(row)
-    setting = Setting(
-        architecture=design.architecture,
-        cluster=load_cluster(design.cluster),
-        stack=load_stack(design.stack),
-        site=read_site(options["site"]),
-        seq_length=design.seq_length,
-        memory_limit_share=parse_memory_limit(
-            options["memory_limit"] or row.get("mem_limit_share")
-        ),
-    )
-    context = Context(
-        architecture=setting.architecture, cluster=setting.cluster, stack=setting.stack,
-        seq_length=setting.seq_length,
-    )  # fmt: skip
-    check_plan(context, design.plan)
-    return setting, design.plan
 
 
 def simulation_document(setting: Setting, plan: Plan) -> dict[str, Any]:

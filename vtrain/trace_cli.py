@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from vtrain.cli_options import build_plan, load_setting, plan_options, setting_options
+from vtrain.cli_options import plan_options, setting_options
+from vtrain.design_option import design_option, read_request
 
 if TYPE_CHECKING:
     from vtrain.simulation.timeline import Timeline
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 @click.command("trace")
 @setting_options
 @plan_options
+@design_option
 @click.option(
     "--out", metavar="FILE", required=True, help="Where the trace goes, for example step.json."
 )
@@ -25,15 +27,23 @@ if TYPE_CHECKING:
 )
 @click.option("--full", is_flag=True, help="Draw every micro-batch of a long step.")
 @click.option("--json", "as_json", is_flag=True, help="Print the breakdown as one JSON document.")
-def trace_command(out: str, ranks: str | None, full: bool, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def trace_command(
+    ctx: click.Context,
+    /,
+    design_file: str | None,
+    out: str,
+    ranks: str | None,
+    full: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Write one simulated step as a Chrome / Perfetto trace."""
     import json
 
     from vtrain.step_trace import trace_step
 
-    keys = ("model", "cluster", "stack", "seq_length", "site")
-    setting = load_setting(**{key: options.pop(key) for key in keys})
-    plan = build_plan(setting, **options)
+    setting, plan = read_request(ctx, design_file, options)
     timeline, events = trace_step(setting, plan, out, ranks=_ranks(ranks, plan.pp), full=full)
     if as_json:
         click.echo(json.dumps(_document(timeline, out, events), indent=2))

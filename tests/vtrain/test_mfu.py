@@ -152,3 +152,8 @@ def test_the_command_prints_every_dialect() -> None:
     assert all(row["dialect"] in shown for row in document["rows"])
     assert document["tokens_per_s"] == 512 * 8192 / 8
     assert "reported 40.0%" in shown
+    assert "a percentage is meant" not in shown
+    share = [*arguments[:-1], "0.41"]
+    shown = CliRunner().invoke(mfu_command, share, catch_exceptions=False).output
+    assert "reported 0.41%" in shown
+    assert "write 41 for 41 %" in shown

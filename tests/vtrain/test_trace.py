@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from click.testing import CliRunner
 
+import vtrain.api as vt
 from vtrain.architecture import default_architecture
 from vtrain.errors import UserInputError
 from vtrain.plan import Plan
@@ -216,3 +218,17 @@ def test_the_command_refuses_ranks_it_cannot_read(tmp_path: Path) -> None:
     options = f"--model llama3-8b --gpus 8 --pp 8 --global-batch 8 --ranks x --out {tmp_path}/t"
     with pytest.raises(UserInputError, match="--ranks must be all or whole numbers"):
         CliRunner().invoke(trace_command, options.split(), catch_exceptions=False)
+
+
+def test_a_design_is_traced_as_it_is_simulated(tmp_path: Path) -> None:
+    """`trace --design` plays the plan of the file and refuses options that the file settles."""
+    run = vt.simulate("llama3-8b", gpus=16, tp=2, pp=2, global_batch_size=32)
+    row = {k: v for k, v in run.design().to_row().items() if v is not None}
+    file, out = tmp_path / "best.toml", tmp_path / "step.json"
+    file.write_text(tomli_w.dumps(row))
+    words = ["--design", str(file), "--out", str(out), "--json"]
+    done = CliRunner().invoke(trace_command, words, catch_exceptions=False)
+    assert json.loads(done.output)["step_time_s"] == run.timeline().step_time_s
+    refused = CliRunner().invoke(trace_command, [*words, "--tp", "4"]).exception
+    assert isinstance(refused, UserInputError)
+    assert "--design settles tp" in str(refused)

@@ -100,7 +100,8 @@ def explain_mfu(
         tp: as `mfu`.
 
     Returns:
-        One line a match within 3 %; empty when nothing explains it.
+        One line a match within 3 %; empty when nothing explains it. At 1 % and below the last
+        line says that a percentage is meant.
 
     Raises:
         UserInputError: as `mfu`.
@@ -110,7 +111,7 @@ def explain_mfu(
         tokens_per_s=tokens_per_s, tokens_per_s_per_gpu=tokens_per_s_per_gpu,
         step_time_s=step_time_s, global_batch_size=global_batch_size,
     )  # fmt: skip
-    return list(found["explanations"])
+    return [*found["explanations"], *([found["remark"]] if "remark" in found else [])]
 
 
 def read_file(
