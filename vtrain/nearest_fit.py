@@ -13,22 +13,30 @@ from vtrain.plan import SHARDING
 from vtrain.validity import whole_nodes_mask
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vtrain.cli_options import Setting
     from vtrain.enumeration import PlanSpace
 
+_OPTIONS = {
+    "tp": "tp", "pp": "pp", "virtual_stages": "vpp", "micro_batch_size": "micro-batch",
+    "recompute": "recompute",
+}  # fmt: skip
+_MORE_CP = (2, 4, 8)
 # Beyond so many times the GPUs asked for, the answer is another question.
 _REACH = 16
 
 
 def describe_space(space: PlanSpace) -> str:
     """Return in words what was enumerated of the choices a user may not have thought of."""
-    return f"recompute {_either(space.recompute)}; sharding {_either(space.sharding)}"
+    cp = _either(tuple(map(str, space.cp)))
+    return f"recompute {_either(space.recompute)}; sharding {_either(space.sharding)}; cp {cp}"
 
 
 def nearest_fit(
     setting: Setting, gpus: tuple[int, ...], global_batch_size: int, space: PlanSpace
 ) -> str:
-    """Return the option that brings plans that fit: more sharding first, then more GPUs.
+    """Return the options that bring plans that fit: on the same GPUs first, then on more.
 
     Args:
         setting: architecture, cluster, stack, sequence length, memory limit.
@@ -36,27 +44,50 @@ def nearest_fit(
         global_batch_size: sequences of a step.
         space: what was enumerated.
     """
-    more = SHARDING[1 + max(SHARDING.index(name) for name in space.sharding) :]
-    wider = [replace(space, sharding=(name,)) for name in more]
-    for candidate in wider:
+    wider = list(_wider(setting, space))
+    for words, candidate in wider:
         found = _fitting(setting, gpus, global_batch_size, candidate)
         if found is not None:
-            count, plans, step_time_s = found
-            on = f" on {count} GPUs" if len(gpus) > 1 else ""
-            return (
-                f"--sharding {candidate.sharding[0]} has {plans:,} that fit{on}, the fastest at "
-                f"{step_time_s:.4g} s"
-            )
+            on = f" on {found[0]} GPUs" if len(gpus) > 1 else ""
+            return f"{words} has {_how_many(found)}{on}"
     for count in _larger(setting, max(gpus)):
-        for candidate in (space, *wider):
+        for words, candidate in [("", space), *wider]:
             found = _fitting(setting, (count,), global_batch_size, candidate)
             if found is not None:
-                sharding = "" if candidate is space else f" --sharding {candidate.sharding[0]}"
-                return (
-                    f"--gpus {count}{sharding} has {found[1]:,} that fit, the fastest at "
-                    f"{found[2]:.4g} s"
-                )
-    return "no more sharding and no more GPUs help; --all shows the plans"
+                more = f"--gpus {count} {words}".rstrip()
+                return f"{more} has {_how_many(found)}"
+    return "no more sharding, cp or GPUs help; --all shows the plans"
+
+
+def _wider(setting: Setting, space: PlanSpace) -> Iterator[tuple[str, PlanSpace]]:
+    """Yield options that enumerate other plans: more sharding, more cp, a pin fewer, none."""
+    from vtrain.ranking import plan_space
+
+    more = SHARDING[1 + max(SHARDING.index(name) for name in space.sharding) :]
+    for name in more:
+        yield f"--sharding {name}", replace(space, sharding=(name,))
+    for cp in _MORE_CP:
+        if cp > max(space.cp):
+            yield f"--cp {cp}", replace(space, cp=(cp,))
+    usual = plan_space(setting)
+    free = {
+        field: getattr(usual, field)
+        for field in _OPTIONS
+        if getattr(space, field) != getattr(usual, field)
+    }
+    for field, values in free.items():
+        yield f"without --{_OPTIONS[field]} the request", replace(space, **{field: values})
+    if free:
+        options = " and ".join(f"--{_OPTIONS[field]}" for field in free)
+        freed = replace(space, **free)
+        if len(free) > 1:
+            yield f"without {options} the request", freed
+        for name in more:
+            yield f"--sharding {name} without {options}", replace(freed, sharding=(name,))
+
+
+def _how_many(found: tuple[int, int, float]) -> str:
+    return f"{found[1]:,} that fit, the fastest at {found[2]:.4g} s"
 
 
 def _larger(setting: Setting, gpus: int) -> list[int]:

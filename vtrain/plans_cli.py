@@ -118,6 +118,7 @@ def plans_command(
             "enumerated": {
                 "recompute": list(ranked.space.recompute),
                 "sharding": list(ranked.space.sharding),
+                "cp": list(ranked.space.cp),
             },
             "nothing_fits_on_gpus": list(ranked.barren_gpus),
             "rows": rows,

@@ -28,7 +28,7 @@ def test_an_empty_answer_says_what_was_tried_and_what_would_fit() -> None:
     """The error names the enumerated sharding and an option that then has plans."""
     error = run("--gpus 24").exception
     assert isinstance(error, InfeasibleError)
-    assert "sharding zero1)" in error.message
+    assert "sharding zero1; cp 1)" in error.message
     assert error.hint is not None
     option = error.hint.split(" has ")[0]
     assert option == "--sharding zero2"
@@ -39,6 +39,23 @@ def test_an_empty_answer_says_what_was_tried_and_what_would_fit() -> None:
     assert isinstance(further, InfeasibleError)
     assert further.hint is not None
     assert "--gpus 24 --sharding zero2" in further.hint
+
+
+def test_a_pin_that_leaves_nothing_is_named() -> None:
+    """Where the request's own options are what keeps plans out, dropping them is the way out."""
+    error = run("--gpus 32 --recompute none --tp 1").exception
+    assert isinstance(error, InfeasibleError)
+    assert error.hint is not None
+    assert error.hint.startswith("without --tp the request has 5 that fit")
+    assert json.loads(run("--gpus 32 --recompute none --json").output)["counts"]["fit"] == 5
+
+
+def test_context_parallelism_may_be_the_way_out() -> None:
+    """Where splitting sequences is what makes plans fit, --cp is named."""
+    error = run("--gpus 64 --recompute none --tp 2").exception
+    assert isinstance(error, InfeasibleError)
+    assert error.hint is not None
+    assert error.hint.startswith("--cp 4 has 3 that fit")
 
 
 def test_plans_that_fit_come_before_tight_ones() -> None:
@@ -54,7 +71,7 @@ def test_plans_that_fit_come_before_tight_ones() -> None:
     assert counts["tight"] == found.count("tight")
     text = run("--gpus 32").output
     assert "13 tight (above the limit of 69.8 GiB)" in text
-    assert text.startswith("enumerated: recompute none, selective or full; sharding zero1\n")
+    assert text.startswith("enumerated: recompute none, selective or full; sharding zero1; cp 1\n")
     frame = vt.plans("llama3-70b", gpus=32, seq_length=8192, global_batch_size=96, misfits=True)
     assert frame["verdict"].map(VERDICTS.index).is_monotonic_increasing
 
