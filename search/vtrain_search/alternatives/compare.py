@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from vtrain.design import Design
 from vtrain.errors import UserInputError, VtrainError
-from vtrain_search.alternatives.reasons import reasons, verdict
+from vtrain.units import format_count
+from vtrain_search.alternatives.reasons import design_words, reasons, verdict
 from vtrain_search.alternatives.setting import point_of
 from vtrain_search.alternatives.words import Alternative, merged, parse_alternative
 from vtrain_search.evaluator import Evaluator
 from vtrain_search.grid import gpu_counts, plan_space
 from vtrain_search.polish import neighbours
 from vtrain_search.problem import Offer
-from vtrain_search.report.answer import budget_shares
+from vtrain_search.report.answer import TIE_SHARE, budget_shares
 from vtrain_search.scan import points_of_size, scan
 from vtrain_search.space import outer_space
 
@@ -94,15 +96,35 @@ def compare(
     row = {**outcome.row, "days": outcome.row["wall_s"] / 86_400.0}
     gap = outcome.loss - float(best["loss"])
     share = float(budget_shares(problem, best, [row])[0])
+    text = wanted.text
+    if wanted.parameters is not None:
+        sizes = (wanted.parameters / SIZE_SLACK, wanted.parameters * SIZE_SLACK)
+        text += f" ({' to '.join(format_count(size) for size in sizes)} parameters)"
+    if _has_answer(known, best) and abs(share) < TIE_SHARE:
+        line = f"{text}: that is the recommended design, {design_words(best)}"
+        if Design.from_row(row) != Design.from_row(best):
+            line += f"; as good (a tie) is {design_words(row)}"
+        return Comparison(
+            text=wanted.text, row=row, gap_nats=gap, gap_budget_share=share, lines=(line,)
+        )
     same = known.get(point_of(best)) if wanted.architecture is None else None
-    searched = wanted.architecture is None and wanted.cluster is None
-    lines = [verdict(wanted.text, answer.case, row, gap, share, searched=searched)]
+    offered = [o.cluster.name for o in answer.case.offers]
+    searched = wanted.architecture is None and (
+        wanted.cluster is None or wanted.cluster.name in offered
+    )
+    lines = [verdict(text, answer.case, row, gap, share, searched=searched)]
     if share > 0.0:
         of_size = wanted.parameters is not None or wanted.architecture is not None
         lines += reasons(problem, answer.case, case, best, row, same, of_size=of_size)
     return Comparison(
         text=wanted.text, row=row, gap_nats=gap, gap_budget_share=share, lines=tuple(lines)
     )
+
+
+def _has_answer(known: Mapping[Point, Outcome], best: Mapping[str, Any]) -> bool:
+    """Return whether the alternative allows the recommended design, plan and all."""
+    own = known.get(point_of(best))
+    return own is not None and own.feasible and Design.from_row(own.row) == Design.from_row(best)
 
 
 def _nothing(text: str, why: str) -> Comparison:

@@ -62,7 +62,8 @@ def verdict(
         worse = ""
     else:
         side = "above" if gap > 0.0 else "below"
-        head += f"loss {row['loss']:.4f}, {abs(gap):.4f} nats {side} the answer"
+        apart = "as good as" if abs(gap) < _NO_CHANGE else f"{abs(gap):.4f} nats {side}"
+        head += f"loss {row['loss']:.4f}, {apart} the answer"
         worse = f", like losing {percent} of the budget"
     if abs(share) < TIE_SHARE:
         return f"{head}, a tie (under 1 % of the budget)"

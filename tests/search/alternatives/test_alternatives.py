@@ -114,7 +114,14 @@ def test_the_recommendation_itself_is_a_tie(asked: tuple[Problem, Answer]) -> No
     row = answer.row
     found = compare(problem, answer, f"tp={row['tp']}, pp={row['pp']}, {row['gpus']} GPUs")
     assert abs(found.gap_budget_share) < 0.01
-    assert "a tie" in found.lines[0]
+    assert "that is the recommended design" in found.lines[0]
+    assert len(found.lines) == 1
+    size = f"{row['parameters'] / 1e9:.0f}B"
+    named = compare(problem, answer, size)
+    near = [f"{float(size[:-1]) * factor:.1f}B" for factor in (1 / 1.06, 1.06)]
+    assert named.lines[0].startswith(
+        f"{size} ({near[0]} to {near[1]} parameters): that is the recommended design"
+    )
 
 
 def test_at_best_is_never_worse_than_what_was_tried(asked: tuple[Problem, Answer]) -> None:
