@@ -139,10 +139,21 @@ def _nearest_fix(problem: Problem, case: Case, points: list[Point], reason: str)
         more = _smallest(lambda f: _works(problem, _with(case, name, amount * f), points))
         if more is not None and (longer is None or more <= longer):
             return f"the smallest budget that works is about {_amount(name, amount * more)}"
+        # A budget of GPUs for some days is used up by its own deadline: both must grow.
+        both = _smallest(
+            lambda f: _works(
+                problem, _with(replace(case, deadline_s=case.deadline_s * f), name, amount * f),
+                points,
+            )
+        ) if longer is None and more is None else None  # fmt: skip
+        if both is not None:
+            days = format_duration(case.deadline_s * both)
+            return f"a deadline of {days} with a budget of {_amount(name, amount * both)} works"
     if longer is not None:
         return f"a deadline of {format_duration(case.deadline_s * longer)} would be enough"
     if problem.space.fixed is not None:
-        return "choose GPUs with more memory, or a smaller model"
+        what = "GPUs with more memory" if reason == "memory" else "more time, GPUs or money"
+        return f"choose {what}, or a smaller model"
     return "relax --fix, --range, --max-gpus or the deadline"
 
 

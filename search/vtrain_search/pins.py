@@ -34,6 +34,7 @@ _ALIASES = {
     "kv_heads": "num_key_value_heads", "batch": "global_batch_size", "gbs": "global_batch_size",
     "mbs": "micro_batch_size", "micro_batch": "micro_batch_size", "vpp": "virtual_stages",
 }  # fmt: skip
+_SIZES = ("parameters", "parameter", "params", "param", "size", "model_size", "n_params")
 _USUAL = ("tp", "pp", "gpus", "global_batch_size", "layers", "hidden_size")
 _RANGE = re.compile(r"(?P<low>[^.]+(?:\.\d+)?)\.\.(?P<high>.+)")
 
@@ -132,6 +133,12 @@ def _split(option: str, word: str, example: str) -> tuple[str, str]:
     key = _ALIASES.get(key, key)
     if not sign or not text.strip():
         raise UserInputError(f"{option} {word!r} must be key=value", hint=f"for example {example}")
+    if key in _SIZES:
+        raise UserInputError(
+            f"{option}: the number of parameters is an outcome, not a dimension",
+            hint="limit it with --range layers=A..B and --range hidden_size=A..B, give a model "
+            "with --arch, or ask what a size costs with --why-not 70B",
+        )
     if key not in KEYS:
         near = get_close_matches(key, [*KEYS, *_ALIASES], n=3, cutoff=0.5)
         hint = f"nearest: {', '.join(near)}" if near else f"for example {', '.join(_USUAL)}"

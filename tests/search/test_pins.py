@@ -62,6 +62,13 @@ def test_an_unknown_key_names_the_nearest_first(word: str, first: str) -> None:
     assert str(caught.value).count(",") <= 5
 
 
+@pytest.mark.parametrize("word", ["parameters=70e9", "params=70B", "size=70B"])
+def test_a_size_is_no_pin(word: str) -> None:
+    """Who pins the number of parameters is told how to ask for a size."""
+    with pytest.raises(UserInputError, match=r"outcome, not a dimension.*--arch.*--why-not 70B"):
+        parse_pins([word], [])
+
+
 def test_no_pins_allow_everything() -> None:
     """An empty set of pins limits nothing."""
     assert Pins().allows("tp", 8)
