@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vtrain.errors import InfeasibleError
+from vtrain.errors import InfeasibleError, UserInputError
 from vtrain_search.build import Request, build_problem
 from vtrain_search.executors import LateExecutor
 from vtrain_search.focus import focus_label, focused
@@ -49,7 +51,9 @@ def run_search(request: Request, settings: Settings, options: RunOptions) -> int
     focus = focus_label(problem, options.focus)
     _check_extras(options)
     if options.dry_run:
-        for line in dry_run(problem, workers=worker_count(problem, options)):
+        # What `auto` says of its own guess is less than what the dry run measures.
+        workers = worker_count(problem, replace(options, quiet=True))
+        for line in dry_run(problem, workers=workers):
             sys.stdout.write(line + "\n")
         return EXIT_FOUND
     with contextlib.ExitStack() as stack:
@@ -79,6 +83,17 @@ def _check_extras(options: RunOptions) -> None:
         from vtrain_search.html_report import report_format
 
         report_format(options.report)
+        folder = options.report.absolute().parent
+        if not os.access(folder, os.W_OK) or not folder.is_dir() or options.report.is_dir():
+            raise UserInputError(
+                f"cannot write the report {options.report}: "
+                + (
+                    "it is a folder"
+                    if options.report.is_dir()
+                    else "no such folder, or not writable"
+                ),
+                hint="choose a file in a folder that exists",
+            )
     for word in options.why_not:
         from vtrain_search.alternatives import parse_alternative
 
@@ -115,15 +130,16 @@ def _finish(
         raise _diagnosis(problem, found)
     shown = focused(answers, focus)
     # Who presses Ctrl-C wants what there is at once.
-    changes = [] if found.stopped == "interrupted" else sensitivity(problem, shown)
+    whole = found.stopped != "interrupted"
+    changes = sensitivity(problem, shown) if whole else []
     compared: dict[str, list[Comparison]] = {}
     if options.as_json:
-        for label, comparison in _comparisons(problem, answers, options):
+        for label, comparison in _comparisons(problem, answers, options, clusters=whole):
             compared.setdefault(label, []).append(comparison)
         _print_json(problem, settings, options, found, answers, (shown, changes), compared)
     else:
         _print_tables(problem, answers, (shown, changes))
-        for label, comparison in _comparisons(problem, answers, options):
+        for label, comparison in _comparisons(problem, answers, options, clusters=whole):
             if label not in compared:
                 _print(["", f" why not, for {label}"])
             compared.setdefault(label, []).append(comparison)
@@ -209,18 +225,35 @@ def _print(blocks: Sequence[Any]) -> None:
 
 
 def _comparisons(
-    problem: Problem, answers: Sequence[Answer | None], options: RunOptions
+    problem: Problem, answers: Sequence[Answer | None], options: RunOptions, *, clusters: bool
 ) -> Iterator[tuple[str, Comparison]]:
-    """Yield, budget by budget, why alternatives lost: those the user names, then the usual ones."""
-    from vtrain_search.alternatives import compare, distinct_alternatives, usual_alternatives
+    """Yield, budget by budget, why alternatives lost.
+
+    First those the user names and the usual ones, then the clusters that were searched and not
+    chosen, in one line each: from the answer, its ties and the coarse scan, without a search.
+    """
+    from vtrain_search.alternatives import (
+        Alternative,
+        compare,
+        distinct_alternatives,
+        usual_alternatives,
+    )
 
     fixed = problem.space.fixed is not None
     for answer in answers:
-        if answer is not None:
-            usual = usual_alternatives(answer.case, answer.row, fixed=fixed)
-            words = distinct_alternatives([*options.why_not, *(usual if options.explain else ())])
-            for word in words:
-                yield str(answer.row["budget"]), compare(problem, answer, word)
+        if answer is None:
+            continue
+        label = str(answer.row["budget"])
+        usual = usual_alternatives(answer.case, answer.row, fixed=fixed)
+        named = distinct_alternatives([*options.why_not, *(usual if options.explain else ())])
+        asked = {wanted.cluster.name for wanted in named if wanted.cluster is not None}
+        for wanted in named:
+            yield label, compare(problem, answer, wanted)
+        for offer in answer.case.offers if clusters else ():
+            if offer.name != answer.row["cluster"] and offer.cluster.name not in asked:
+                other = Alternative(text=offer.name, cluster=offer.cluster)
+                found = compare(problem, answer, other, sweeps=0)
+                yield label, replace(found, lines=found.lines[:1])
 
 
 def _law_comparisons(problem: Problem, found: Found) -> Iterator[tuple[str, LawComparison]]:

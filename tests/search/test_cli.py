@@ -33,6 +33,14 @@ BAD_INPUT = {
         ["--budget", "1e4usd", "--fix", "tokens=2e14", "--range", "hidden_size=512..1024",
          "--range", "layers=4..8"], 3, "smallest budget that works",
     ),
+    "budget and deadline both too small": (
+        ["--budget", "512xH100x30d", "--arch", "llama3-405b", "--fix", "sharding=zero3",
+         "--workers", "1"], 3, "a deadline of 50.",
+    ),
+    "no folder for the report": (
+        ["--budget", "1e4usd", "--report", "no/such/folder/x.md"], 2, "a folder that exists",
+    ),
+    "a size is no pin": (["--budget", "1e6usd", "--fix", "parameters=70e9"], 2, "--why-not 70B"),
     "model too large": (
         ["--budget", "1e4usd", "--arch", "llama3-405b", "--cluster", "v100", "--max-gpus", "8"],
         3, "GPUs of v100-sxm-32g are needed",
@@ -148,3 +156,23 @@ def test_a_run_folder_resumes_with_no_other_option(tmp_path: Path) -> None:
     other = run("--resume", "run", "--seed", "5", "--workers", "1", "-q", cwd=tmp_path)
     assert other.returncode == 2
     assert "different seed" in other.stderr
+
+
+def test_every_other_cluster_gets_a_line() -> None:
+    """What the cluster that was not chosen would reach is said, with its gap; asked once only."""
+    words = ("--budget", "2e4usd", "--cluster", "a100", "--cluster", "h100", *QUICK)
+    made = json.loads(run(*words, "--json").stdout)
+    other = {"a100-sxm-80g", "h100-sxm-80g"} - {made["rows"][0]["cluster"]}
+    (found,) = made["why_not"]["$20.0k"]
+    assert {found["alternative"]} == other
+    assert found["gap_nats"] > 0.0
+    assert len(found["lines"]) == 1
+    assert "of the budget" in found["lines"][0]
+
+
+def test_a_dry_run_states_one_time() -> None:
+    """The measured expectation is the only one: no guess of the choice of workers beside it."""
+    done = run("--budget", "2e4usd", "--dry-run")
+    assert done.returncode == 0
+    assert "expected time" in done.stdout
+    assert " s of work" not in done.stderr

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from vtrain.errors import InfeasibleError, UserInputError
 from vtrain.units import format_count
 from vtrain_search.alternatives import Comparison, compare
-from vtrain_search.html_report.answer_tables import choices_table, how_table, what_table
+from vtrain_search.html_report.answer_tables import TIES_SHOWN, choices_table, how_table, what_table
 from vtrain_search.html_report.binding import binding_lines
 from vtrain_search.html_report.content import Chart, Report, Section, Table
 from vtrain_search.html_report.frontier import frontier_section, size_section
@@ -77,7 +77,12 @@ def build_report(
         figures=figures(problem, answer.row),
         notes=tuple(answer.row["warnings"]),
         sections=tuple(sections),
-        command=command_line(request, settings),
+        command=command_line(
+            request,
+            settings,
+            why_not=[c.text for c in compared],
+            focus=str(answer.row["budget"]) if at < len(there) - 1 else "",
+        ),
         version=__version__,
         date=date,
     )
@@ -113,10 +118,11 @@ def _answer_section(answers: Sequence[Answer], at: int) -> Section:
 
 def _choices_section(answer: Answer) -> Section:
     ties = len(answer.ties)
+    listed = f" The first {TIES_SHOWN} of {ties} are listed." if ties > TIES_SHOWN else ""
     lines = [
         f"{ties} other architecture{'s' if ties != 1 else ''} lie{'s' if ties == 1 else ''} within "
         "1 % of the budget of the answer: no simulator can tell them apart, so take the one that "
-        "suits you. Smaller models cost loss now and save money at every token served."
+        f"suits you.{listed} Smaller models cost loss now and save money at every token served."
     ]
     undecided = answer.row["undecided_parameters"]
     if undecided is not None and undecided[0] < undecided[1]:

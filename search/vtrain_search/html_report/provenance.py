@@ -11,7 +11,7 @@ from vtrain_search.html_report.content import Section, Table
 from vtrain_search.report.table import assumption_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from vtrain_search.build import Request
     from vtrain_search.case_search import Settings
@@ -44,12 +44,16 @@ _SETTINGS = {"sampler": "--sampler", "space": "--space", "max_trials": "--trials
 _NO_SOURCES = ("ours",)
 
 
-def command_line(request: Request, settings: Settings) -> str:
+def command_line(
+    request: Request, settings: Settings, *, why_not: Sequence[str] = (), focus: str = ""
+) -> str:
     """Return the shortest `vtrain-search` command that asks the same question.
 
     Args:
         request: the question in words.
         settings: sampler, seed, number of trials.
+        why_not: alternatives that were explained.
+        focus: budget whose design is shown, where it is not the last.
     """
     words = ["vtrain-search"]
     for item in fields(request):
@@ -63,6 +67,8 @@ def command_line(request: Request, settings: Settings) -> str:
         value = getattr(settings, item.name)
         if item.name in _SETTINGS and value != item.default:
             words += [_SETTINGS[item.name], str(value)]
+    words += [word for text in why_not for word in ("--why-not", text)]
+    words += ["--focus", focus] if focus else []
     return shlex.join([*words, "--seed", str(settings.seed)])
 
 

@@ -171,7 +171,8 @@ def test_a_target_loss_is_priced_in_dollars(make_run: Callable[..., Any], tmp_pa
     assert "**For loss 2.2 on" in text
     assert "| % of cost |" in text
     assert "| +20.0 % |" in text
-    assert "5B: at best" in text
+    assert "5B (4.72B to 5.30B parameters): at best" in text
+    assert "--why-not 5B --seed" in text
     assert "% more cost" in text
 
 
