@@ -230,7 +230,9 @@ def default_architecture(
         num_attention_heads=heads,
         num_key_value_heads=num_key_value_heads,
         head_dim=head_dim,
-        ffn_hidden_size=ffn_hidden_size or default_ffn_hidden_size(hidden_size),
+        ffn_hidden_size=default_ffn_hidden_size(hidden_size)
+        if ffn_hidden_size is None
+        else ffn_hidden_size,
         gated_mlp=True,
         vocab_size=vocab_size,
     )

@@ -236,10 +236,12 @@ def build_plan(setting: Setting, **options: Any) -> Plan:
         key: options[key]
         for key in ("tp", "cp", "pp", "virtual_stages", "micro_batch_size", "schedule")
     }
+    habits = {
+        "recompute": setting.stack.default_recompute, "sharding": setting.stack.default_sharding,
+    }  # fmt: skip
     settings = {
-        "recompute": options["recompute"] or setting.stack.default_recompute,
-        "sharding": options["sharding"] or setting.stack.default_sharding,
         "sequence_parallel": sequence_parallel,
+        **{k: habit if options[k] is None else options[k] for k, habit in habits.items()},
     }
     context = Context(
         architecture=setting.architecture,

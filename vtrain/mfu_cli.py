@@ -103,7 +103,9 @@ def _document(reported: float | None, options: dict[str, Any]) -> dict[str, Any]
     work = Work(architecture=architecture, seq_length=seq_length, tp=options["tp"],
                 recompute=options["recompute"])  # fmt: skip
     cluster = load_cluster(options["cluster"])
-    peak = options["peak_flops_per_s"] or dense_peak(cluster, options["precision"])
+    peak = options["peak_flops_per_s"]
+    if peak is None:
+        peak = dense_peak(cluster, options["precision"])
     return mfu_document(
         work, model=options["model"], label=options["cluster"], gpus=options["gpus"],
         tokens_per_s=_tokens_per_s(options, seq_length), precision=options["precision"],

@@ -128,6 +128,7 @@ def test_dialects_keep_their_order(seq_length: int, model: str) -> None:
         (["--tokens-per-second", "-1"], "tokens_per_s must be finite and positive"),
         (["--step-time", "0", "--global-batch", "8"], "--step-time must be positive"),
         (["--tokens-per-second", "1", "--cluster", "V100", "--precision", "fp8"], "no fp8 peak"),
+        (["--tokens-per-second", "1", "--peak", "0"], "peak_flops_per_s must be finite"),
         (["--tokens-per-second", "1", "--reported", "0"], "positive percentage"),
     ],
 )

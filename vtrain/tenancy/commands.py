@@ -80,7 +80,7 @@ def run_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
     Raises:
         UserInputError: contradictory options or bad jobs.
     """
-    files = any(options[key] for key in ("log_file", "timeline_file", "gantt_file"))
+    files = any(options[key] is not None for key in ("log_file", "timeline_file", "gantt_file"))
     played = play_options(options, warn=warn, record=files)
     if played.outcome is not None:
         _write_files(options, played.outcome, played.gpus_per_node)
@@ -98,11 +98,11 @@ def play_options(options: dict[str, Any], *, warn: Warn, record: bool) -> Played
     Raises:
         UserInputError: contradictory options or bad jobs.
     """
-    if bool(options["jobs_file"]) == bool(options["recipe"]):
+    if (options["jobs_file"] is None) == (options["recipe"] is None):
         raise UserInputError(
             "give either --jobs or --generate", hint="e.g. --generate jobs=64,load=0.9"
         )
-    if options["seeds"] > 1 and (record or options["jobs_file"]):
+    if options["seeds"] > 1 and (record or options["jobs_file"] is not None):
         raise UserInputError(
             "--seeds above 1 goes with --generate, without --log, --timeline and --gantt"
         )
@@ -117,7 +117,9 @@ def play_options(options: dict[str, Any], *, warn: Warn, record: bool) -> Played
             "price_usd_per_gpu_hour": price, "failures": upkeep.failures,
             "failures_per_gpu_hour": upkeep.failures_per_gpu_hour,
             "restart_s": upkeep.restart_s, "rescale_s": upkeep.rescale_s,
-            "workload": str(options["jobs_file"] or options["recipe"]),
+            "workload": str(
+                options["recipe"] if options["jobs_file"] is None else options["jobs_file"]
+            ),
         },
     }  # fmt: skip
     if options["seeds"] > 1:
@@ -177,7 +179,7 @@ def admit_document(options: dict[str, Any], *, warn: Warn) -> dict[str, Any]:
     job = _asked(options, book)
     curve = book.curve(job, options["speed"], upkeep)
     others = Workload(jobs=(), curves=())
-    if options["jobs_file"]:
+    if options["jobs_file"] is not None:
         others = from_file(
             options["jobs_file"], book, upkeep, speed=options["speed"],
             skip_bad=options["skip_bad"],
@@ -260,7 +262,7 @@ def _price(options: dict[str, Any]) -> float:
 
 
 def _workload(options: dict[str, Any], book: SpeedBook, upkeep: Upkeep) -> Workload:
-    if options["recipe"]:
+    if options["recipe"] is not None:
         return generated(
             parse_spec(options["recipe"]), book, upkeep, speed=options["speed"],
             seed=options["seed"],
@@ -273,12 +275,12 @@ def _workload(options: dict[str, Any], book: SpeedBook, upkeep: Upkeep) -> Workl
 def _write_files(options: dict[str, Any], outcome: Outcome, gpus_per_node: int) -> None:
     from vtrain.files import write_text
 
-    if options["log_file"]:
+    if options["log_file"] is not None:
         rows = job_rows(outcome, gpus_per_node=gpus_per_node)
         write_text(options["log_file"], to_csv(rows))
-    if options["timeline_file"]:
+    if options["timeline_file"] is not None:
         write_text(options["timeline_file"], to_csv(segment_rows(outcome)))
-    if options["gantt_file"]:
+    if options["gantt_file"] is not None:
         write_text(options["gantt_file"], gantt_of(options, outcome, gpus_per_node))
 
 

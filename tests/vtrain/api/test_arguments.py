@@ -19,14 +19,14 @@ RATE = {"gpus": 8, "tokens_per_s": 1e5}
 
 
 @pytest.mark.parametrize(("call", "given", "names"), [
-    (vt.simulate, {"model": "llama3-8b", **PLAN}, "gpus tp micro_batch_size seq_length stack"),
+    (vt.simulate, {"model": "llama3-8b", **PLAN}, "gpus tp recompute sharding seq_length stack"),
     (vt.plans, {"model": "llama3-8b", **PLAN}, "gpus tp pp recompute sharding tokens seq_length"),
     (vt.explain_plans, {"model": "llama3-8b", **PLAN}, "gpus global_batch_size cluster site"),
     (vt.mfu, {"model": "llama3-8b", **RATE}, "gpus tp precision recompute peak_flops_per_s"),
     (vt.tenancy_run, SHARED, "gpus generate seed seeds policy recompute failures jobs"),
     (vt.tenancy_admit, NEW, "gpus global_batch_size seq_length max_gpus site within"),
 ])  # fmt: skip
-@pytest.mark.parametrize("value", ["x", 0, {}, [object()]])
+@pytest.mark.parametrize("value", ["x", "", 0, {}, [object()]])
 def test_wrong_types_are_user_errors(
     call: Callable[..., Any], given: dict[str, Any], names: str, value: Any
 ) -> None:
