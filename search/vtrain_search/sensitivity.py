@@ -135,6 +135,9 @@ def _questions(problem: Problem, case: Case, row: Row) -> list[tuple[str, Case, 
     for factor in (0.5, 2.0):
         changed = replace(case, deadline_s=case.deadline_s * factor)
         found.append((f"deadline {days * factor:g} days", changed, 1.0))
+    if "gpus" in problem.pins.exact or "gpus" in problem.pins.ranges:
+        # Another cap would contradict what the user pinned.
+        return found
     limit = max(case.gpu_limit(o) for o in case.offers)
     node = min(o.cluster.gpus_per_node for o in case.offers)
     for count in (int(row["gpus"]) // (2 * node) * node, 2 * int(row["gpus"])):
