@@ -82,14 +82,14 @@ def positive(name: str, value: Any) -> float | None:
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not _is_number(value) or not 0.0 < value < math.inf:
+    if isinstance(value, bool) or not is_number(value) or not 0.0 < value < math.inf:
         raise UserInputError(
             f"{name} must be a number above zero, got {value!r}", hint=_as_number(value, 0)
         )
     return float(value)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """Tell numbers, NumPy's too, from text and collections."""
     return hasattr(value, "__float__") and not hasattr(value, "__len__")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vtrain.api.arguments import is_number, whole
 from vtrain.cli_options import DEFAULT_STACK
 from vtrain.errors import UserInputError
 
@@ -152,9 +153,9 @@ def profile_run(
     _refuse_torchrun("run")
     folder = Path(out)
     options = RunOptions(
-        kind=device, out=folder, minutes=_above_zero(minutes), gemms=_at_least(gemms, 30, "gemms"),
-        threads=_at_least(threads, 1, "threads"), name=name or folder.resolve().name,
-        resume=resume, force=force,
+        kind=device, out=folder, minutes=_above_zero(minutes),
+        gemms=whole("gemms", gemms, least=30), threads=whole("threads", threads),
+        name=name or folder.resolve().name, resume=resume, force=force,
     )  # fmt: skip
     outcome = measure_device(options, progress or _silent)
     return MachineProfile(folder=folder, fit=fit_profile(folder), outcome=outcome)
@@ -173,7 +174,7 @@ def profile_plan(device: str, *, gemms: int = 48) -> DataFrame:
 
     rows = [
         {"table": op.table, "operator": op.label, "flops": op.flops, "bytes": op.traffic_bytes}
-        for op in planned_operators(device, _at_least(gemms, 30, "gemms"))
+        for op in planned_operators(device, whole("gemms", gemms, least=30))
     ]
     return pd.DataFrame(rows)
 
@@ -250,8 +251,8 @@ def profile_verify(
 
     _refuse_torchrun("verify")
     options = VerifyOptions(
-        folder=Path(folder), count=_at_least(configs, 1, "configs"),
-        repeats=_at_least(repeats, 1, "repeats"), seed=seed, memory=memory,
+        folder=Path(folder), count=whole("configs", configs),
+        repeats=whole("repeats", repeats), seed=seed, memory=memory,
         minutes=_above_zero(minutes), as_json=True,
     )  # fmt: skip
     profile = load_profile(options.folder)
@@ -263,16 +264,10 @@ def _silent(done: int, total: int, label: str) -> None:
     """Say nothing of progress."""
 
 
-def _at_least(value: int, least: int, name: str) -> int:
-    if value < least:
-        raise UserInputError(f"{name} must be at least {least}, got {value}")
-    return value
-
-
 def _above_zero(minutes: float) -> float:
     # Written so that nan is refused too: no time would ever be past it.
-    if not minutes > 0.0:
-        raise UserInputError(f"minutes must be above 0, got {minutes:g}")
+    if not is_number(minutes) or not minutes > 0.0:
+        raise UserInputError(f"minutes must be above 0, got {minutes!r}")
     return minutes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vtrain.api.arguments import one_of, positive, whole
+from vtrain.api.arguments import named, one_of, optional_whole, positive, whole
 from vtrain.api.setting import DEFAULT_CLUSTER, Model, make_setting, reference
 from vtrain.cli_options import DEFAULT_STACK
 from vtrain.errors import UserInputError
@@ -130,7 +130,11 @@ def read_file(
     """
     from vtrain.formats import read_any
 
-    return read_any(path, gpus=gpus, vocab_size=vocab_size, row=row)
+    named("path", path)
+    return read_any(
+        path, gpus=optional_whole("gpus", gpus),
+        vocab_size=optional_whole("vocab_size", vocab_size), row=whole("row", row),
+    )  # fmt: skip
 
 
 def export(
@@ -157,8 +161,10 @@ def export(
     Raises:
         UserInputError: an unknown format, or a file that lacks part of a design.
     """
+    from vtrain.design import Design
     from vtrain.formats import export as write
 
+    named("design", design, Design)
     if isinstance(design, str | Path):
         found = read_file(design, gpus=gpus, vocab_size=vocab_size, row=row)
         design = found.design(cluster=cluster, stack=stack)

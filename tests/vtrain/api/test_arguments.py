@@ -23,6 +23,8 @@ RATE = {"gpus": 8, "tokens_per_s": 1e5}
     (vt.plans, {"model": "llama3-8b", **PLAN}, "gpus tp pp recompute sharding tokens seq_length"),
     (vt.explain_plans, {"model": "llama3-8b", **PLAN}, "gpus global_batch_size cluster site"),
     (vt.mfu, {"model": "llama3-8b", **RATE}, "gpus tp precision recompute peak_flops_per_s"),
+    (vt.read_file, {"path": "none.toml"}, "path gpus vocab_size row"),
+    (vt.export, {"design": "none.toml", "format": "hf"}, "design format gpus"),
     (vt.tenancy_run, SHARED, "gpus generate seed seeds policy recompute failures jobs"),
     (vt.tenancy_admit, NEW, "gpus global_batch_size seq_length max_gpus site within"),
 ])  # fmt: skip

@@ -72,7 +72,7 @@ def test_mistakes_get_one_line(
         vt.profile_import(tables, tmp_path / "a", gpu="H100")
     with pytest.raises(UserInputError, match="no profile"):
         vt.profile_fit(tmp_path / "nowhere")
-    with pytest.raises(UserInputError, match="gemms must be at least 30"):
+    with pytest.raises(UserInputError, match="gemms must be a whole number of at least 30"):
         vt.profile_run(tmp_path / "b", device="cpu", gemms=3)
     with pytest.raises(UserInputError, match="minutes must be above 0, got nan"):
         vt.profile_run(tmp_path / "b", device="cpu", minutes=float("nan"))
