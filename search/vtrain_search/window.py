@@ -29,7 +29,7 @@ FAST_MFU = 0.65
 _COUNTS_BELOW, _COUNTS_ABOVE = 1, 1
 _BLOCKS_BELOW, _BLOCKS_ABOVE = 1, 2
 _ROUNDS = 16
-_PROBES = (1.5, 2.0, 3.0)
+_PROBES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0)
 """Multiples of the GPUs that the budget needs where few replicas share the optimizer state: more
 replicas may free the memory that a lower tensor-parallel degree or no recomputation needs."""
 _MANY_REPLICAS = 24
@@ -194,10 +194,8 @@ class _Place:
             if scored.cells.plans.dp[scored.best] >= _MANY_REPLICAS:
                 return set()
             factors: tuple[float, ...] = _PROBES
-        elif len(scored.cells) == 0:
-            factors = (*_PROBES, _LAST_RESORT)
         else:
-            return set()
+            factors = _PROBES if len(scored.cells) else (*_PROBES, _LAST_RESORT)
         last = len(self.counts) - 1
         smallest = max(self.needed, float(self.counts[0]))
         found = {int(np.searchsorted(self.counts, f * smallest * (1 - 1e-9))) for f in factors}
