@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ JOURNAL_FILE = "trials.journal"
 TRIALS_FILE = "trials.csv"
 BEST_FILE = "best.toml"
 TABLE_FILE = "table.csv"
+LAUNCH_FOLDER = "launch"
 _OWN_FILES = (RUN_FILE, JOURNAL_FILE, TRIALS_FILE, BEST_FILE, TABLE_FILE)
 _LOCK_FILE = ".lock"
 
@@ -68,6 +71,7 @@ class RunFolder:
             )
         for name in present:
             (path / name).unlink()
+        shutil.rmtree(path / LAUNCH_FOLDER, ignore_errors=True)
         return cls(path, lock, resumed=False)
 
     @classmethod
@@ -144,7 +148,7 @@ class RunFolder:
         trials: Sequence[Sequence[Trial]],
         rows: Sequence[Mapping[str, Any]],
     ) -> None:
-        """Write `trials.csv`, `best.toml` and `table.csv`.
+        """Write `trials.csv`, `best.toml`, `table.csv` and each answer's launch files.
 
         Args:
             labels: one label a case.
@@ -157,10 +161,33 @@ class RunFolder:
         plain = [{k: v for k, v in row.items() if _has_toml_form(v)} for row in rows]
         write_text(self.path / BEST_FILE, tomli_w.dumps({"rows": plain}))
         write_text(self.path / TABLE_FILE, table_csv(plain))
+        for row in rows:
+            self._write_launch(row)
+
+    def _write_launch(self, row: Mapping[str, Any]) -> None:
+        """Write what starts a design, in every format that carries it; say which could not."""
+        from vtrain.design import Design
+        from vtrain.formats import export_all
+
+        folder = self.path / LAUNCH_FOLDER / _folder_name(str(row.get("budget", "")))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            outcome = export_all(Design.from_row(row), folder)
+        except (UserInputError, OSError) as error:
+            # A cluster or stack of the user's own file goes by a name that no command knows.
+            outcome = {"all": f"not written: {error}"}
+        left_out = [f"{name}: {text}" for name, text in outcome.items() if text.startswith("not")]
+        if left_out:
+            write_text(folder / "not-written.txt", "\n".join(left_out) + "\n")
 
     def close(self) -> None:
         """Release the folder."""
         self._lock.close()
+
+
+def _folder_name(budget: str) -> str:
+    """Return a budget's label as the name of a folder: "$1.00M" is 1.00M."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", budget).strip("-.") or "answer"
 
 
 def read_run(path: Path) -> dict[str, Any]:
