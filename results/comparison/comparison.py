@@ -123,7 +123,8 @@ def report(rows: list[dict[str, Any]]) -> str:
         f"`vtrain-search`, seed 0, vtrain {__version__}. Every design is judged by the same "
         "simulator and loss law. Way a leaves GPU count, batch and (but in the first row) "
         "micro-batch to the search, recomputes nothing and has no virtual stages; the textbook "
-        'form is micro-batch 1. "Same loss" is what the joint search would have paid for that loss.\n',
+        'form is micro-batch 1. "Same loss" is what the joint search would have paid for that '
+        "loss.\n",
     ]
     for budget_usd in BUDGETS_USD:
         own = {row["way"]: row for row in rows if row["budget_usd"] == budget_usd}
