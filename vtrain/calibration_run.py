@@ -36,6 +36,10 @@ class Reading:
     plan: Plan
 
 
+FEW_STEPS = 5
+"""The median of fewer steps cannot outvote two odd ones."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogResult:
     """What one log said.
@@ -167,6 +171,12 @@ class Calibration:
         ]
         if out:
             out.append(self.likely)
+        out += [
+            f"{log.name}: {len(log.steady.lines)} steady step(s), fewer than {FEW_STEPS}: the "
+            "factors' spread does not know how far single steps scatter"
+            for log in self.logs
+            if len(log.steady.lines) < FEW_STEPS
+        ]
         for name in self.at_range_end:
             low, high = factor_range(name)
             out.append(

@@ -244,3 +244,14 @@ def test_a_csv_without_its_columns_says_which_and_gives_an_example(
     if "no column" in line:
         assert "step_time_ms" in line
         assert "tokens_per_s_per_gpu" in line
+
+
+def test_a_single_step_is_too_few_to_be_sure_of(tmp_path: Path) -> None:
+    """One measured step is calibrated on, with a warning; twenty are without."""
+    path = tmp_path / "one.csv"
+    path.write_text(f"number,step_time_s\n1,{seconds():.6f}\n")
+    result = invoke(tmp_path, path, more=("--force",))
+    assert result.exit_code == 0
+    assert "1 steady step(s), fewer than 5" in result.stdout + result.stderr
+    many = invoke(tmp_path, steps_csv(tmp_path, seconds()), more=("--force",))
+    assert "fewer than" not in many.stdout + many.stderr
