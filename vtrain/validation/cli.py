@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from vtrain.errors import UserInputError
-
 
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
@@ -39,19 +37,11 @@ def validate(
     from vtrain.validation.runs import read_runs
     from vtrain.validation.score import Options, validate_runs
 
-    if few_shot < 0 or seeds < 1:
-        raise UserInputError(
-            f"--few-shot={few_shot} must not be negative and --seeds={seeds} must be at least 1"
-        )
-    runs = [run for path in files for run in read_runs(path)]
-    known = sorted({run.source for run in runs})
-    for source in sources:
-        if source not in known:
-            raise UserInputError(f"no rows of source {source!r}", hint=f"have: {', '.join(known)}")
     options = Options(
         sources=sources, min_mfu=min_mfu, max_memory_share=max_memory_share, few_shot=few_shot,
         seeds=seeds,
     )  # fmt: skip
+    runs = [run for path in files for run in read_runs(path)]
     report = validate_runs(runs, options)
     if rows_out is not None:
         write_text(rows_out, rows_csv(report))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vtrain.calibrate import fit_factors
+from vtrain.errors import UserInputError
 from vtrain.interval import UNRELIABLE_SHARE, interval_multipliers
 from vtrain.validation.judge import rank_correlation, regret_score, time_score
 from vtrain.validation.memory import (
@@ -54,6 +55,18 @@ class Options:
     max_memory_share: float = float("inf")
     few_shot: int = 0
     seeds: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse counts that pick no rows.
+
+        Raises:
+            UserInputError: naming the counts.
+        """
+        if self.few_shot < 0 or self.seeds < 1:
+            raise UserInputError(
+                f"few_shot={self.few_shot} must not be negative and seeds={self.seeds} must be at "
+                "least 1"
+            )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -131,7 +144,15 @@ class _Group:
 
 
 def validate_runs(runs: Sequence[MeasuredRun], options: Options) -> Report:
-    """Judge every row that can be judged, zero-shot and, when asked, few-shot."""
+    """Judge every row that can be judged, zero-shot and, when asked, few-shot.
+
+    Raises:
+        UserInputError: a source that no row is of.
+    """
+    known = sorted({run.source for run in runs})
+    for source in options.sources:
+        if source not in known:
+            raise UserInputError(f"no rows of source {source!r}", hint=f"have: {', '.join(known)}")
     groups = _groups(runs, options)
     zero_shot, few_shot, rows = [], [], []
     for group in groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from vtrain.tenancy.policies.base import Policy
@@ -58,6 +59,7 @@ class _Ranked(Policy):
         self._sizes: dict[int, int] = {}
         self.running: set[int] = set()
 
+    @abstractmethod
     def rank(self, sim: Simulation, state: JobState, stopped: bool) -> tuple[Any, ...]:
         """Return the sort key of a job; smaller runs first.
 
@@ -66,7 +68,6 @@ class _Ranked(Policy):
             state: a job.
             stopped: rank a running job as if it waited; that rank must not change with time.
         """
-        raise NotImplementedError
 
     def arrive(self, sim: Simulation, state: JobState) -> None:
         """Queue up."""
